@@ -16,7 +16,7 @@ import pytest
 from racegate.faults.catalogue import find_fault
 from racegate.history.witness import load_witness, save
 from stored import with_subject
-from support import IS_NIGHTLY, NAMES, SCENARIOS
+from support import IS_NIGHTLY, JUDGED, NAMES, PAIR_NAMES, SCENARIOS
 from warmed import run_command
 
 ROOT = Path(__file__).parents[2]
@@ -107,7 +107,7 @@ def is_chosen(name: str) -> bool:
     return not WORDS or any(word in name for word in WORDS)
 
 
-CHOSEN = {name for name in NAMES if is_chosen(name)}
+CHOSEN = {name for name in (*NAMES, *PAIR_NAMES) if is_chosen(name)}
 
 
 class TestGate:
@@ -132,8 +132,12 @@ class TestGate:
             "breakages",
             "benign",
             "baseline",
+            "pairs",
         }
         assert (gate["breakages"], gate["benign"]) == ([], "pass")
+        assert {of["numerics"] for of in gate["pairs"]} == set(JUDGED)
+        assert all(of["covered"] <= of["possible"] for of in gate["pairs"])
+        assert sum(of["covered"] for of in gate["pairs"]) > 0
         check = gate["selfcheck"]
         assert check["canaries"] == check["canaries_found"] > 0
         assert check["double_runs"] >= len(CHOSEN) / 20
@@ -307,7 +311,7 @@ class TestLists:
 
     def test_scenarios(self) -> None:
         listed = json_of("scenarios", "list")
-        assert {entry["name"] for entry in listed} == set(NAMES)
+        assert {entry["name"] for entry in listed} == {*NAMES, *PAIR_NAMES}
         assert all(entry["title"] and entry["origin"] for entry in listed)
 
 

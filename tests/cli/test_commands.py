@@ -15,7 +15,7 @@ import racegate
 from racegate.cli.app import COMMANDS, app, main
 from racegate.jobs.pools.pool import PoolError
 from racegate.scenario.errors import BadInputError
-from support import NAMES, SCENARIOS
+from support import NAMES, PAIR_NAMES, SCENARIOS
 
 GROUPS = {"faults": ("list", "matrix", "mutate", "effort", "halffixes"), "scenarios": ("list",)}
 CALLS = [
@@ -109,13 +109,14 @@ class TestGateSelection:
     def test_list_says_what_would_run_and_runs_nothing(self) -> None:
         witnesses = SCENARIOS / "witnesses"
         found = self.listed("--must-fail", str(witnesses))
-        assert sorted(entry["name"] for entry in found if entry["kind"] == "scenario") == NAMES
+        scripts = sorted(entry["name"] for entry in found if entry["kind"] == "scenario")
+        assert scripts == sorted([*NAMES, *PAIR_NAMES])
         names = [entry["name"] for entry in found if entry["kind"] == "witness"]
         assert sorted(names) == sorted(path.name for path in witnesses.glob("*.json"))
         assert all(Path(entry["file"]).exists() for entry in found)
         code, output = self.gate("--list")
         assert code == 0
-        assert all(name in output for name in NAMES)
+        assert all(name in output for name in scripts)
 
     def test_an_expression_selects_what_runs(self) -> None:
         expression = "three-row or (stop and token)"

@@ -19,6 +19,8 @@ SCENARIOS = Path(__file__).parents[2] / "scenarios"
 # What a reference computes.
 JUDGED = tuple(numerics for numerics in Numerics if numerics.is_judged)
 NAMES = sorted(path.stem.replace("_", "-") for path in SCENARIOS.glob("*.toml"))
+# What the gate runs beside them: scripts that were drawn for pairs of features.
+PAIR_NAMES = sorted(path.stem.replace("_", "-") for path in SCENARIOS.glob("pairs/*.toml"))
 
 
 @cache

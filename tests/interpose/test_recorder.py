@@ -35,7 +35,12 @@ step = st.one_of(
         st.integers(0, THREADS - 1),
         st.integers(0, STREAMS - 1),
     ),
-    st.tuples(st.just("wait"), st.integers(0, EVENTS - 1), st.integers(0, STREAMS - 1)),
+    st.tuples(
+        st.just("wait"),
+        st.integers(0, EVENTS - 1),
+        st.integers(0, THREADS - 1),
+        st.integers(0, STREAMS - 1),
+    ),
     st.tuples(st.just("sync"), st.integers(0, EVENTS - 1), st.integers(0, THREADS - 1)),
     st.tuples(st.just("stream sync"), st.integers(0, STREAMS - 1), st.integers(0, THREADS - 1)),
     st.tuples(st.just("hand over"), st.integers(0, THREADS - 1)),
@@ -44,16 +49,35 @@ step = st.one_of(
 
 @dataclass
 class Graph:
-    """Every access with all that is before it; lanes remember what their next step follows."""
+    """Every access with all that is before it; threads remember what their next step follows.
+
+    given: of each stream what it was given, as the point where a thread gave it, which touches
+    nothing, and all that is over when it is done
+    """
 
     threads: list[set[int]] = field(default_factory=lambda: [set() for _ in range(THREADS)])
-    streams: list[set[int]] = field(default_factory=lambda: [set() for _ in range(STREAMS)])
+    given: list[list[tuple[int, set[int]]]] = field(
+        default_factory=lambda: [[] for _ in range(STREAMS)]
+    )
     events: dict[int, set[int]] = field(default_factory=dict)
     accesses: list[tuple[set[int], range, bool]] = field(default_factory=list)
 
     def add(self, before: set[int], low: int, size: int, *, is_write: bool) -> int:
         self.accesses.append((set(before), range(low, low + size), is_write))
         return len(self.accesses) - 1
+
+    def known(self, thread: int, stream: int) -> set[int]:
+        """What a stream has done when all is done that the thread knows it was given."""
+        known = self.threads[thread]
+        return known.union(*(done for at, done in self.given[stream] if at in known))
+
+    def give(self, thread: int, stream: int) -> set[int]:
+        """A thread gives a stream something, which comes after this; others may be added."""
+        done = self.known(thread, stream)
+        at = self.add(done, 0, 0, is_write=False)
+        self.threads[thread].add(at)
+        self.given[stream].append((at, done))
+        return done
 
     def has_race(self) -> bool:
         for second, (before, bytes_, is_write) in enumerate(self.accesses):
@@ -78,9 +102,8 @@ def run(steps: list[tuple[object, ...]], places: list[int] | None = None) -> tup
             parts = ((), ranges) if is_write else (ranges, ())
             label = recorder.label("op", stack)
             recorder.issue(threads[thread], streams[stream], label, stack, *parts)
-            graph.streams[stream] |= graph.threads[thread]
-            access = graph.add(graph.streams[stream], low, size, is_write=is_write)
-            graph.streams[stream].add(access)
+            done = graph.give(thread, stream)
+            done.add(graph.add(done, low, size, is_write=is_write))
         elif kind == "host":
             thread, low, size, is_write = rest
             ranges = ((low, low + size),)
@@ -91,11 +114,13 @@ def run(steps: list[tuple[object, ...]], places: list[int] | None = None) -> tup
         elif kind == "record":
             event, thread, stream = rest
             recorder.record(event, threads[thread], streams[stream], stack)
-            graph.events[event] = graph.streams[stream] | graph.threads[thread]
+            graph.events[event] = graph.known(thread, stream)
         elif kind == "wait":
-            event, stream = rest
-            recorder.wait(streams[stream], event, stack)
-            graph.streams[stream] |= graph.events.get(event, set())
+            event, thread, stream = rest
+            recorder.make_wait(threads[thread], streams[stream], event, stack)
+            if event in graph.events:
+                done = graph.give(thread, stream)
+                done |= graph.events[event]
         elif kind == "sync":
             event, thread = rest
             recorder.wait(threads[thread], event, stack)
@@ -103,7 +128,7 @@ def run(steps: list[tuple[object, ...]], places: list[int] | None = None) -> tup
         elif kind == "stream sync":
             stream, thread = rest
             recorder.wait_stream(threads[thread], streams[stream], stack)
-            graph.threads[thread] |= graph.streams[stream]
+            graph.threads[thread] |= graph.known(thread, stream)
         else:
             (thread,) = rest
             recorder.take(threads[1 - thread], recorder.hand_on(threads[thread]))
@@ -160,6 +185,11 @@ def test_the_edge_says_what_a_maintainer_would_write() -> None:
     assert "hand over after program.py:0" in finding(
         [("host", 0, 0, 4, True), ("host", 1, 0, 4, True)]
     )
+    of_two_threads = [write, ("record", 0, 0, 0), ("issue", 1, 0, 0, 4, True), ("wait", 0, 1, 0)]
+    assert finding(of_two_threads).startswith(
+        "two threads give stream 0 work in either order, which no event on it changes: the thread "
+        "of program.py:0 has to hand over after it, and the thread of program.py:2 to take over"
+    )
 
 
 LINE = re.compile(r"program\.py:(\d+)")
@@ -176,7 +206,7 @@ def waiting_late(draw: st.DrawFn) -> list[tuple[object, ...]]:
         ("issue", 0, stream, 0, 4, True),
         ("record", event, 0, stream),
         ("host", 0, 0, 4, False) if is_host else ("issue", 0, other, 0, 4, False),
-        ("sync", event, 0) if is_host else ("wait", event, other),
+        ("sync", event, 0) if is_host else ("wait", event, 0, other),
     ]
     if draw(st.booleans()):
         steps = draw(st.permutations(steps))
@@ -224,7 +254,7 @@ def _repaired(
     issuer, on = steps[first][1:3]
     record = [(("record", NEW_EVENT, issuer, on), -1)]
     kind, at, stream = steps[second][:3]
-    wait_for = ("sync", NEW_EVENT, at) if kind == "host" else ("wait", NEW_EVENT, stream)
+    wait_for = ("sync", NEW_EVENT, at) if kind == "host" else ("wait", NEW_EVENT, at, stream)
     return [
         *([(wait_for, -1)] if place == second else []),
         (steps[place], place),

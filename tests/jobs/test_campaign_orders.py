@@ -53,7 +53,9 @@ def told(shows: Sequence[str | None]) -> Callable[..., Report]:
     return look
 
 
-def small(found: GeneratedFinding, fault: object) -> GeneratedFinding:
+def small(
+    found: GeneratedFinding, fault: object, *, on_run: Callable[[int], None]
+) -> GeneratedFinding:
     """In place of minimising."""
     return msgspec.structs.replace(found, is_minimal=True, runs=1)
 

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import msgspec
 import typer
-from rich.table import Table
+from rich.table import Column, Table
 
 from racegate.check.checker import Checker
 from racegate.check.repro.search import BUDGET
@@ -221,7 +221,7 @@ def _print_list(given: GateSpec, json: str | None) -> None:
         *(("witness", path.name, str(path)) for path, _ in given.must_fail),
     ]
     keys = ("kind", "name", "file")
-    table = Table(*keys)
+    table = Table("kind", Column("name", no_wrap=True), Column("file", overflow="fold"))
     for row in rows:
         table.add_row(*row)
     found = [dict(zip(keys, row, strict=True)) for row in rows]

@@ -47,7 +47,7 @@ def race_of(
         count=conflict.count,
         first=first,
         second=second,
-        edge=_edge(conflict, first, second, reused_at),
+        edge=_edge(conflict, lanes, first, second, reused_at),
         pairs=(*conflict.pairs, *inner),
     )
 
@@ -63,7 +63,9 @@ def _side(access: Access, lanes: Lanes, *, is_write: bool) -> Side:
     )
 
 
-def _edge(conflict: Conflict, first: Side, second: Side, reused_at: Stack | None) -> str:
+def _edge(
+    conflict: Conflict, lanes: Lanes, first: Side, second: Side, reused_at: Stack | None
+) -> str:
     here = first.place
     if reused_at is not None:
         return (
@@ -71,6 +73,12 @@ def _edge(conflict: Conflict, first: Side, second: Side, reused_at: Stack | None
             f"may still run on {first.lane}: call record_stream({first.lane}) on the tensor before "
             f"it is freed, or keep it until {second.lane} has waited for an event recorded after "
             f"{here}"
+        )
+    if lanes.stream_of(conflict.first.lane) == lanes.stream_of(conflict.second.lane):
+        return (
+            f"two threads give {first.lane} work in either order, which no event on it changes: "
+            f"the thread of {here} has to hand over after it, and the thread of {second.place} to "
+            f"take over before it (a queue, a lock, an event of threads or a join)"
         )
     if moved := conflict.remedies.moved:
         wait, access = _in_one_function(moved.stack, second.stack)
