@@ -25,8 +25,7 @@ from racegate.interpose.child import Child
 from racegate.interpose.device.calls import LoggedRuntime
 from racegate.interpose.device.session import Session
 from racegate.interpose.device.spans import Place
-from racegate.interpose.outcome import DeviceKind, Ending, Job, Outcome, Plan
-from racegate.targets.program.launch import DEVICE
+from racegate.interpose.outcome import DEVICE, DeviceKind, Ending, Job, Outcome, Plan
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "interpose"))
 

@@ -281,7 +281,7 @@ def main() -> None:
     for thread in threads:
         thread.join()
     all_seen = [found[name] for name in names]
-    facts = {"device": _device(), "torch": torch.__version__, "cuda": torch.version.cuda}
+    facts = {"device": _device(), "torch": str(torch.__version__), "cuda": torch.version.cuda}
     write_json(options.out, {**facts, "programs": all_seen})
     print(summary(all_seen), file=sys.stderr)
 

@@ -258,7 +258,7 @@ def machine() -> dict[str, str]:
     """Which GPU, and which torch."""
     torch = importlib.import_module("torch")
     name = torch.cuda.get_device_name() if torch.cuda.is_available() else "none"
-    return {"device": name, "torch": torch.__version__}
+    return {"device": name, "torch": str(torch.__version__)}
 
 
 if __name__ == "__main__":

@@ -71,7 +71,7 @@ class SmallScheduler:
         self.write_state(session)
         if self.copied is Copied.BEHIND_BARRIER:
             session.event_recorded(BARRIER, FORWARD, 1, threading.get_ident())
-            session.stream_waits(SCHEDULE, BARRIER)
+            session.stream_waits(SCHEDULE, BARRIER, threading.get_ident())
         if self.copied is not Copied.UNREAD:
             self.keep_state(session)
         session.event_recorded(DONE, SCHEDULE, 1, threading.get_ident())

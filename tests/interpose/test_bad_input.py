@@ -148,7 +148,8 @@ def test_a_program_that_does_not_end_is_ended_and_says_where_it_stood(
 @needs_cuda_torch
 def test_a_fork_is_counted_and_judged_once(device: DeviceServer, tmp_path: Path) -> None:
     text = """
-        import os
+        import os, torch
+        torch.zeros(1, device="cuda")
         if os.fork():
             os.wait()
         else:
@@ -165,10 +166,13 @@ def test_processes_that_are_started_are_counted(device: DeviceServer, tmp_path: 
     text = """
         import multiprocessing, subprocess, sys
 
+        import torch
+
         def work(number):
             return number + 1
 
         if __name__ == "__main__":
+            torch.zeros(1, device="cuda")
             with multiprocessing.get_context("spawn").Pool(1) as pool:
                 assert pool.map(work, [1]) == [2]
             itself = [sys.executable, "-c", "import sys; sys.exit(4)"]
@@ -191,8 +195,9 @@ def test_processes_that_are_started_are_counted(device: DeviceServer, tmp_path: 
 )
 def test_no_process_is_left_behind(device: DeviceServer, tmp_path: Path, start: str) -> None:
     text = f"""
-        import os, signal, subprocess
+        import os, signal, subprocess, torch
         from pathlib import Path
+        torch.zeros(1, device="cuda")
         started = {start}
         number = started.pid if hasattr(started, "pid") else started
         Path({str(tmp_path / "pid")!r}).write_text(str(number))

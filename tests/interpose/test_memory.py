@@ -10,7 +10,7 @@ import pytest
 from bare_session import no_pages
 from racegate.interpose.device.calls import LoggedRuntime
 from racegate.interpose.device.guards import PAGE, Guards
-from racegate.interpose.device.library import LogEntry, Logged
+from racegate.interpose.device.library import GivenWork, LogEntry, Logged
 from racegate.interpose.device.session import Session
 from racegate.interpose.device.spans import AllocationSites, Place, Spans
 
@@ -138,9 +138,13 @@ class HalfRead:
 
     def __init__(self) -> None:
         self.news = [1, 0]
+        self.work = GivenWork()
         self.found: list[object] = []
         self.session = Session(LoggedRuntime(self))  # type: ignore[arg-type]
         self.other = threading.Thread(target=self._look)
+
+    def has_left(self) -> bool:
+        return False
 
     def take_news(self) -> None:
         self.news[0] = 0
@@ -157,6 +161,9 @@ class HalfRead:
 
     def guard(self, low: int, high: int, *, mode: int) -> bool:
         return False
+
+    def thread_number(self) -> int:
+        return threading.get_ident()
 
     def settle_event(self, event: int, version: int) -> None:
         """Nobody asks."""

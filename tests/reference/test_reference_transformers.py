@@ -6,6 +6,7 @@ in chunks, and token by token behind it, from the states that the prompt left.
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -208,7 +209,11 @@ def qwen3_next_model(transformers: Any, model: Model) -> Any:
 
 
 def hidden_of(theirs: Any, cache: str) -> tuple[Array, Array]:
-    """What its layers make of the tokens, normed: all at once, and the prompt, then one by one."""
+    """What its layers make of the tokens, normed: all at once, and the prompt, then one by one.
+    cache: how older releases call the model's cache; newer ones call each `cache`
+    """
+    if "cache" in inspect.signature(theirs.forward).parameters:
+        cache = "cache"
     ids = torch.tensor([TOKENS])
     with torch.no_grad():
         at_once = theirs(ids, use_cache=False).last_hidden_state[0]

@@ -5,6 +5,7 @@ form, valid, and harmless.
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -193,7 +194,9 @@ def test_a_finding_of_a_program_is_written_by_the_command(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     found = verdicts(finding("a" * 12), verdict=Verdict.DIVERGENT)
-    monkeypatch.setattr("racegate.cli.foreign.torch.judge", lambda *given, **options: found)
+    command = "racegate.cli.foreign.torch"
+    monkeypatch.setattr(f"{command}.open_device", lambda *given, **options: nullcontext())
+    monkeypatch.setattr(f"{command}.judge_on", lambda *given, **options: found)
     (tmp_path / "x.py").write_text("")
     junit, sarif = tmp_path / "j.xml", tmp_path / "s.sarif"
     html = tmp_path / "x.html"

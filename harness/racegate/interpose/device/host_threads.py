@@ -9,6 +9,7 @@ lane: it goes on from who gives it something to do, and who waits for that from 
 from __future__ import annotations
 
 import _thread  # those of threading are the program's: their edges are tracked
+import ctypes
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -30,6 +31,17 @@ class _Caller(NamedTuple):
     ident: int
 
 
+def _undying(caller: _Caller) -> _Caller:
+    """torch 2.11 gives back a reference to what it was given to keep that it never took, with
+    each call: enough of them are here for as long as any program runs.
+    """
+    ctypes.c_ssize_t.from_address(id(caller)).value += 1 << 30
+    return caller
+
+
+_NOBODY = _undying(_Caller(-1, -1))
+
+
 class HostThreads:
     """Lanes of host threads. number: of the calling thread, odd if autograd started it
 
@@ -45,6 +57,7 @@ class HostThreads:
         self._given: Clock = []  # what these were given to do comes after this
         self._giving: list[int] = []  # lanes of those that are just giving
         self._passes: dict[int, int] = {}  # by the lane of a caller: of what is done for it
+        self._callers: dict[int, _Caller] = {}  # by lane
         self._served: dict[int, _Caller] = {}  # by an autograd thread: for whom it worked last
         self._calling: list[_Caller] = []
         self.acting: set[int] = set()
@@ -83,9 +96,10 @@ class HostThreads:
         number = self._number()
         if _bindings._current_graph_task_id() < 0 or not _bindings._is_key_in_tls(_CALLER):
             return self._logged(number)
-        caller: _Caller | None = _bindings._get_obj_in_tls(_CALLER)
-        if caller is not None:
-            self._served[number] = caller
+        caller: _Caller = _bindings._get_obj_in_tls(_CALLER)
+        if caller is _NOBODY:
+            return None
+        self._served[number] = caller
         return caller
 
     @contextmanager
@@ -94,9 +108,13 @@ class HostThreads:
         drain: takes in what was logged
         """
         drain()
-        caller = _Caller(self.lane(), threading.get_ident())
+        lane = self.lane()
+        caller = self._callers.get(lane)
+        if caller is None:
+            caller = self._callers[lane] = _undying(_Caller(lane, threading.get_ident()))
         done = self._pass_of(caller.lane)
-        outer = _bindings._get_obj_in_tls(_CALLER) if _bindings._is_key_in_tls(_CALLER) else None
+        is_inside = _bindings._is_key_in_tls(_CALLER)
+        outer = _bindings._get_obj_in_tls(_CALLER) if is_inside else _NOBODY
         self._recorder.take(done, self._recorder.hand_on(caller.lane))
         self._calling.append(caller)
         _bindings._stash_obj_in_tls(_CALLER, caller)

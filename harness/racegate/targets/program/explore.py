@@ -16,7 +16,7 @@ from racegate.history.finding import Race
 from racegate.history.schedule import FORCED, Half, Hold, Holds
 from racegate.history.verdict import Reach
 from racegate.interpose.device.copies import COPIES, WORD
-from racegate.interpose.device.session import OTHER_THREADS
+from racegate.interpose.device.touches import OTHER_THREADS
 from racegate.interpose.outcome import DeviceKind, Outcome, changed
 from racegate.targets.common.landings import LandingRuns, combined, longest, number_of
 

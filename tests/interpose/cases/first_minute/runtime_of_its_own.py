@@ -1,5 +1,5 @@
 # expect = "not modelled"
-# says = ["cuGetExportTable (for a CUDA runtime of its own), which runtime"]
+# says = ["cuGetExportTable (for a CUDA runtime of its own), which"]
 """cuda.bindings brings a CUDA runtime of its own: its copies would be lost."""
 
 import torch
