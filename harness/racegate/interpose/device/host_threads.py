@@ -3,7 +3,8 @@
 The number of a thread that has ended is never another's, as that of `threading.get_ident` is. What
 autograd does in threads of its own belongs to the call of `backward()` that it does it for: it
 comes after what its caller did, and the caller goes on after it. A thread of other C++ code has a
-lane: it goes on from who gives it something to do, and who waits for that from it.
+lane: it goes on from all that the others have done, since nobody sees how it is handed its work,
+and who waits for that goes on from it.
 """
 
 from __future__ import annotations
@@ -54,8 +55,6 @@ class HostThreads:
         self._number = number
         self._lanes = {number(): recorder.add_thread("the host")}
         self._others: dict[int, int] = {}  # of C++ code
-        self._given: Clock = []  # what these were given to do comes after this
-        self._giving: list[int] = []  # lanes of those that are just giving
         self._passes: dict[int, int] = {}  # by the lane of a caller: of what is done for it
         self._callers: dict[int, _Caller] = {}  # by lane
         self._served: dict[int, _Caller] = {}  # by an autograd thread: for whom it worked last
@@ -79,9 +78,11 @@ class HostThreads:
         lane = self._others.get(present)
         if lane is None:
             lane = self._others[present] = self._recorder.add_thread("a thread of C++ code")
-        for giving in self._giving:
-            join(self._given, self._recorder.hand_on(giving))
-        self._recorder.take(lane, self._given)
+        # What it was handed went through a queue of C++ code, which nobody sees: no alarm of that.
+        handed: Clock = []
+        for other in (*self._lanes.values(), *self._passes.values()):
+            join(handed, self._recorder.hand_on(other))
+        self._recorder.take(lane, handed)
         return lane
 
     def acting_lane(self, number: int | None = None) -> int:
@@ -134,19 +135,8 @@ class HostThreads:
         """The calling thread learns what another handed on."""
         self._recorder.take(self.lane(), clock)
 
-    @contextmanager
-    def giving(self) -> Iterator[None]:
-        """The calling thread gives threads of C++ code something to do, at some time inside."""
-        lane = self.lane()
-        self._giving.append(lane)
-        try:
-            yield
-        finally:
-            join(self._given, self._recorder.hand_on(lane))
-            self._giving.remove(lane)
-
     def take_from_others(self) -> None:
-        """The calling thread has waited for what threads of C++ code were given to do."""
+        """The calling thread has waited for what threads of C++ code were handed."""
         for other in self._others.values():
             self.take(self._recorder.hand_on(other))
 

@@ -20,15 +20,9 @@ from racegate.interpose.program.failures import is_ours, words_for
 from racegate.order.clocks import Clock, join
 
 MakeMode = Callable[[], Any]
+
+
 # Of a process group: what its threads of C++ code are given to do.
-CALLS = (
-    "allgather", "allgather_coalesced", "allgather_into_tensor_coalesced", "allreduce",
-    "allreduce_coalesced", "alltoall", "alltoall_base", "barrier", "broadcast", "gather",
-    "_allgather_base", "_reduce_scatter_base", "monitored_barrier", "recv", "recv_anysource",
-    "reduce", "reduce_scatter", "reduce_scatter_tensor_coalesced", "scatter", "send",
-)  # fmt: skip
-
-
 class TrackedLock:
     """A lock that hands on what its last holder did. Takes the place of threading.Lock."""
 
@@ -248,22 +242,7 @@ def track_collectives(session: Session, distributed: ModuleType) -> None:
     if not distributed.is_available():
         return
     bindings: Any = distributed.distributed_c10d
-    group, work = bindings.ProcessGroup, bindings.Work
-    for name in CALLS:
-        if hasattr(group, name):
-            setattr(group, name, _handing_on(session, getattr(group, name)))
-    work.wait = _waiting(session, work.wait)
-
-
-def _handing_on(session: Session, original: Callable[..., Any]) -> Callable[..., Any]:
-    def call(*args: Any, **kwargs: Any) -> Any:
-        session.drain()
-        with session.host_threads.giving():
-            result = original(*args, **kwargs)
-            session.drain()
-        return result
-
-    return call
+    bindings.Work.wait = _waiting(session, bindings.Work.wait)
 
 
 def _waiting(session: Session, original: Callable[..., Any]) -> Callable[..., Any]:

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import msgspec
 
-from racegate.interpose.program.threads import CALLS
-
 
 class Patch(msgspec.Struct, frozen=True, kw_only=True):
     """An attribute of foreign code that racegate replaces in the process of a program or an engine.
@@ -48,9 +46,6 @@ PROGRAM = (
     Patch(by="interpose.program.threads", owner="asyncio.base_events.BaseEventLoop",
           attributes=("call_soon_threadsafe",), why=_ORDER),
     Patch(by="interpose.program.threads", owner="queue", attributes=("SimpleQueue",), why=_ORDER),
-    Patch(by="interpose.program.threads",
-          owner="torch.distributed.distributed_c10d.ProcessGroup", attributes=CALLS,
-          why="threads of C++ code go on from a call", releases="torch has more of them by and by"),
     Patch(by="interpose.program.threads", owner="torch.distributed.distributed_c10d.Work",
           attributes=("wait",), why="who waits goes on from threads of C++ code"),
     Patch(by="interpose.program.arrays", owner="torch.Tensor", attributes=("numpy", "tolist"),
