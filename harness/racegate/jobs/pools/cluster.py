@@ -151,12 +151,17 @@ class RayTransport:
             undone.enter_context(redirect_stdout(sys.stderr))
             _join(address, workers)
             import ray
+            import ray.util.scheduling_strategies
 
             undone.callback(ray.shutdown)
             _check_size(ray.cluster_resources(), workers, gpus)
             self._left = undone.pop_all()
         self._actor = ray.remote(_Served)
-        self._signs = ray.remote(num_cpus=0)(_Signs).remote()
+        # Where the driver is: any other node may be taken away, and nobody would count any more.
+        here = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
+            ray.get_runtime_context().get_node_id(), soft=False
+        )
+        self._signs = ray.remote(num_cpus=0, scheduling_strategy=here)(_Signs).remote()
 
     def open(self, make: MakeWorker[T, R], number: int) -> RayHandle:
         """Starts an actor, wherever there is a core for it, and a GPU if it is to have one."""
