@@ -19,7 +19,7 @@ import typer
 from racegate.device.cuda.pacing import Pacing
 from racegate.history.finding import Benign
 from racegate.jobs.pools.choice import PoolBackend
-from racegate.scenario.errors import BadInputError, BrokenHarnessError
+from racegate.scenario.errors import BrokenHarnessError
 from racegate.scenario.shipped import shipped_scripts
 from racegate.scenario.untrusted.files import check_writable, json_text, write_whole
 from racegate.scenario.untrusted.text import message
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
-SomeScenario = TypeVar("SomeScenario", "Scenario", "OwnScenario")
 
 
 class ExecutionDevice(StrEnum):
@@ -147,10 +146,6 @@ ScriptsOption = Annotated[
         help="Folder of the scenario scripts.",
     ),
 ]
-ExceptOption = Annotated[
-    list[str] | None,
-    typer.Option("--except", metavar="NAME", help="Leave a scenario out, by its name."),
-]
 AuditOption = Annotated[
     Audit,
     typer.Option(help="Give every operation only the rows it declares, and check that it obeys."),
@@ -235,20 +230,6 @@ def loaded_scripts_for(target: str, folder: Path) -> list[tuple[Path, Scenario]]
     loaded = load_all_for(target, scenario_paths(folder))
     _say_left_out(folder)
     return loaded
-
-
-def without(
-    loaded: list[tuple[Path, SomeScenario]], names: list[str] | None
-) -> list[tuple[Path, SomeScenario]]:
-    """The scripts but those that somebody leaves out by name, which is said. Raises BadInputError
-    if there is none of such a name.
-    """
-    left_out = set(names or ())
-    if unknown := sorted(left_out - {scenario.name for _, scenario in loaded}):
-        raise BadInputError(f"--except {unknown[0]}: the folder has no scenario of that name")
-    for name in sorted(left_out):
-        say(f"not judged: {name}, left out by --except")
-    return [(path, scenario) for path, scenario in loaded if scenario.name not in left_out]
 
 
 def _say_left_out(folder: Path) -> None:

@@ -9,8 +9,8 @@ import typer
 
 from racegate.cli.ci import JunitOption, SarifOption, write_checked
 from racegate.cli.foreign.searching import minimised_file, search_target
+from racegate.cli.foreign.selection import ExceptOption, without
 from racegate.cli.options import (
-    ExceptOption,
     HoldOption,
     JsonOption,
     ScenarioArgument,
@@ -23,7 +23,6 @@ from racegate.cli.options import (
     say_written,
     stdout_console,
     tell,
-    without,
 )
 from racegate.cli.replay import replay
 from racegate.cli.sets import CampaignOptions, campaign_options, with_set

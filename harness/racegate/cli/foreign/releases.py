@@ -13,8 +13,8 @@ import typer
 from racegate.cli.ci import JunitOption, SarifOption, write_checked
 from racegate.cli.foreign.pictures import write_engine_page
 from racegate.cli.foreign.searching import minimised_file, search_target
+from racegate.cli.foreign.selection import ExceptOption, without
 from racegate.cli.options import (
-    ExceptOption,
     HoldOption,
     JsonOption,
     LogOption,
@@ -29,7 +29,6 @@ from racegate.cli.options import (
     say_written,
     stdout_console,
     tell,
-    without,
 )
 from racegate.cli.pictures import HtmlOption
 from racegate.cli.replay import replay
