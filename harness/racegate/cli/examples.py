@@ -26,7 +26,6 @@ EXAMPLES = {
     "campaign verify": "5c9e0d1f2a3b --store found",
     "campaign bisect": "5c9e0d1f2a3b --store found --good v1.0",
     "campaign report": "5c9e0d1f2a3b --store found",
-    "campaign compare": "--seeds 4 --scenarios 80",
     "faults list": "",
     "faults effort": "--seeds 10",
     "faults halffixes": "",

@@ -35,7 +35,7 @@ HELD = "accepted-copy-after-row-move.witness.json"
 # What not everybody installs, and what it is for.
 EXTRAS = {
     "campaign": "campaigns on a cluster, in a store of their own, in a browser",
-    "test": "mutants of the source (`faults mutate --source`, `campaign compare`)",
+    "test": "mutants of the source (`faults mutate --source`)",
 }
 STYLES = {Health.OK: "green", Health.ABSENT: "yellow", Health.WRONG: "bold red"}
 
