@@ -18,7 +18,7 @@ from typer.core import TyperGroup
 from typer.testing import CliRunner
 
 import racegate
-from racegate.cli.app import COMMANDS, Panel, app, main
+from racegate.cli.app import COMMANDS, CommandKind, app, main
 from racegate.cli.examples import EXAMPLES
 from racegate.jobs.pools.pool import PoolError
 from racegate.scenario.errors import BadInputError
@@ -73,9 +73,13 @@ def test_every_command_shows_an_example_that_it_takes(
 
 def test_help_has_its_commands_in_groups() -> None:
     output = CliRunner().invoke(app, ["--help"]).output
-    places = [output.index(f"─ {panel} ─") for panel in Panel]
+    places = [output.index(f"─ {group} ─") for group in CommandKind]
     assert places == sorted(places)
-    assert output.index(" vllm ") < output.index(f"─ {Panel.FINDING} ─") < output.index(" explain ")
+    assert (
+        output.index(" vllm ")
+        < output.index(f"─ {CommandKind.FINDING} ─")
+        < output.index(" explain ")
+    )
 
 
 def test_help_lists_every_command_with_a_sentence() -> None:

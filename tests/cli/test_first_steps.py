@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import jsonschema
@@ -51,6 +52,23 @@ def test_canaries_that_are_lost_are_no_pass(monkeypatch: pytest.MonkeyPatch) -> 
     code, said = looked_at(monkeypatch, canaries_found=2)
     assert code == 3
     assert "2 of 3 planted faults found to do: install racegate anew: canary lost" in said
+
+
+def test_an_extra_that_is_missing_is_named_with_what_it_is_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = ["numpy>=2.2", "redis>=6; extra == 'campaign'", "racegate[torch]; extra == 'gpu'"]
+    monkeypatch.setattr(doctor, "requires", lambda name: found)
+    monkeypatch.setattr(doctor, "version", lambda name: absent(name) if name == "redis" else "1")
+    code, said = looked_at(monkeypatch, canaries_found=3)
+    assert code == 0
+    missing = "absent campaigns of several machines redis missing to do: "
+    assert f"{missing}pip install 'racegate[campaign]'" in said
+    assert "numpy 1" in said
+
+
+def absent(name: str) -> str:
+    raise PackageNotFoundError(name)
 
 
 def test_what_programs_need_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,7 +32,7 @@ from racegate.scenario.errors import BadInputError, BrokenHarnessError
 from racegate.scenario.untrusted.text import printable, without_secrets
 
 
-class Panel(StrEnum):
+class CommandKind(StrEnum):
     """The groups of commands in the help, in their order."""
 
     FIRST = "First"
@@ -45,7 +45,7 @@ class Panel(StrEnum):
 class LazyCommand(NamedTuple):
     """A command. module: of this room; app: what it calls the command, or the group of commands"""
 
-    panel: Panel
+    kind: CommandKind
     module: str
     summary: str
     app: str = "app"
@@ -53,68 +53,72 @@ class LazyCommand(NamedTuple):
 
 COMMANDS = {
     "demo": LazyCommand(
-        Panel.FIRST, "look.demo", "See a historical race found, explained and repaired."
+        CommandKind.FIRST, "look.demo", "See a historical race found, explained and repaired."
     ),
     "doctor": LazyCommand(
-        Panel.FIRST, "look.doctor", "Say what works here, and what to do about the rest."
+        CommandKind.FIRST, "look.doctor", "Say what works here, and what to do about the rest."
     ),
-    "docs": LazyCommand(Panel.FIRST, "look.docs", "Read the documents."),
-    "new": LazyCommand(Panel.FIRST, "look.new", "Begin a scenario."),
+    "docs": LazyCommand(CommandKind.FIRST, "look.docs", "Read the documents."),
+    "new": LazyCommand(CommandKind.FIRST, "look.new", "Begin a scenario."),
     "torch": LazyCommand(
-        Panel.JUDGE, "foreign.torch", "Judge a PyTorch program, unmodified, without a GPU."
+        CommandKind.JUDGE, "foreign.torch", "Judge a PyTorch program, unmodified, without a GPU."
     ),
     "vllm": LazyCommand(
-        Panel.JUDGE,
+        CommandKind.JUDGE,
         "foreign.releases",
         "Judge unmodified vLLM releases, without a GPU.",
         app="vllm",
     ),
     "sglang": LazyCommand(
-        Panel.JUDGE,
+        CommandKind.JUDGE,
         "foreign.releases",
         "Judge unmodified SGLang releases, without a GPU.",
         app="sglang",
     ),
     "adapter": LazyCommand(
-        Panel.JUDGE, "foreign.adapter", "Judge an engine of your own, through its adapter."
+        CommandKind.JUDGE, "foreign.adapter", "Judge an engine of your own, through its adapter."
     ),
     "gate": LazyCommand(
-        Panel.JUDGE, "gate", "Run every scenario on the virtual device through all oracles."
+        CommandKind.JUDGE, "gate", "Run every scenario on the virtual device through all oracles."
     ),
-    "run": LazyCommand(Panel.JUDGE, "run", "Run one scenario and judge it."),
-    "replay": LazyCommand(Panel.FINDING, "replay", "Run witnesses again."),
+    "run": LazyCommand(CommandKind.JUDGE, "run", "Run one scenario and judge it."),
+    "replay": LazyCommand(CommandKind.FINDING, "replay", "Run witnesses again."),
     "minimise": LazyCommand(
-        Panel.FINDING, "foreign.searching", "Leave out of a witness what it does not need."
+        CommandKind.FINDING, "foreign.searching", "Leave out of a witness what it does not need."
     ),
     "explain": LazyCommand(
-        Panel.FINDING, "explain", "Explain a witness, or how two operations are ordered."
+        CommandKind.FINDING, "look.explain", "Explain a witness, or how two operations are ordered."
     ),
     "ops": LazyCommand(
-        Panel.FINDING, "look.ops", "List what holds can name in a scenario, and useful holds."
+        CommandKind.FINDING,
+        "look.ops",
+        "List what holds can name, and useful holds.",
     ),
-    "fuzz": LazyCommand(Panel.SEARCH, "fuzz", "Search generated scenarios for new findings."),
+    "fuzz": LazyCommand(CommandKind.SEARCH, "fuzz", "Search drawn scenarios for new findings."),
     "fleet": LazyCommand(
-        Panel.SEARCH, "look.fleet", "The same search on several targets, side by side."
+        CommandKind.SEARCH, "look.fleet", "The same search on several targets, side by side."
     ),
     "history": LazyCommand(
-        Panel.SEARCH, "look.history", "The same on version after version of a package."
+        CommandKind.SEARCH, "look.history", "The same on version after version of a package."
     ),
     "campaign": LazyCommand(
-        Panel.SEARCH, "look.campaign", "What campaigns have found, and whether it is fixed."
+        CommandKind.SEARCH, "look.campaign", "What campaigns have found, and whether it is fixed."
     ),
-    "scenarios": LazyCommand(Panel.TOOL, "scenarios", "The scenario scripts."),
-    "faults": LazyCommand(Panel.TOOL, "faults", "The seeded faults."),
+    "scenarios": LazyCommand(CommandKind.TOOL, "scenarios", "The scenario scripts."),
+    "faults": LazyCommand(CommandKind.TOOL, "faults", "The seeded faults."),
     "ab": LazyCommand(
-        Panel.TOOL, "measure.ab", "Generations with and without a fault under natural timing."
+        CommandKind.TOOL,
+        "measure.ab",
+        "Compare generations with and without a fault.",
     ),
     "soak": LazyCommand(
-        Panel.TOOL, "measure.soak", "Run correct scenarios on a GPU with held operations."
+        CommandKind.TOOL, "measure.soak", "Run correct scenarios on a GPU with held operations."
     ),
     "bench": LazyCommand(
-        Panel.TOOL, "measure.bench", "Measure schedules per second, and what holding costs."
+        CommandKind.TOOL, "measure.bench", "Measure schedules per second, and what holding costs."
     ),
     "report": LazyCommand(
-        Panel.TOOL, "measure.report", "Put what was measured on a GPU beside its limits."
+        CommandKind.TOOL, "measure.report", "Put what was measured on a GPU beside its limits."
     ),
 }
 
@@ -138,15 +142,13 @@ class LazyCommands(TyperGroup):
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
         for name, lazy in COMMANDS.items():
-            self.add_command(
-                TyperCommand(name, help=lazy.summary, rich_help_panel=lazy.panel.value)
-            )
+            self.add_command(TyperCommand(name, help=lazy.summary, rich_help_panel=lazy.kind.value))
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Typer's own, with the command itself in the place of its summary."""
         if lazy := COMMANDS.get(args[0]):
             module = import_module(f"racegate.cli.{lazy.module}")
-            command = typer.main.get_command(getattr(module, lazy.app))
+            command = cast(TyperCommand, typer.main.get_command(getattr(module, lazy.app)))
             refuse_repeats(command)
             add_epilogs(command, args[0])
             self.add_command(command, args[0])
@@ -206,11 +208,11 @@ def refuse_repeats(command: Any) -> None:
     command.parse_args = parse_args
 
 
-def add_epilogs(command: Any, name: str) -> None:
+def add_epilogs(command: TyperCommand | TyperGroup, name: str) -> None:
     """Below the help of a command, and of those below it, an example and the exit codes."""
     if isinstance(command, TyperGroup):
         for below, one in command.commands.items():
-            add_epilogs(one, f"{name} {below}")
+            add_epilogs(cast(TyperCommand, one), f"{name} {below}")
     command.epilog = epilog_of(name)
 
 

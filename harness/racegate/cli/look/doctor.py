@@ -34,8 +34,8 @@ from racegate.targets.program.doctor import Checkup, Health, check_programs
 HELD = "accepted-copy-after-row-move.witness.json"
 # What not everybody installs, and what it is for.
 EXTRAS = {
-    "campaign": "campaigns on a cluster, in a store of their own, in a browser",
-    "test": "mutants of the source (`faults mutate --source`)",
+    "campaign": "campaigns of several machines",
+    "test": "mutants of the source",
 }
 STYLES = {Health.OK: "green", Health.ABSENT: "yellow", Health.WRONG: "bold red"}
 
