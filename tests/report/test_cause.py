@@ -11,7 +11,7 @@ import pytest
 from pictured import NAMES, found, judged, material
 from racegate.history.finding import FindingKind
 from racegate.report.cause.pair import Relation
-from racegate.report.text import cause_panel
+from racegate.report.text import print_cause
 from racegate.report.timeline.page import finding_page
 from racegate.scenario.config import OptionChange
 from racegate.scenario.untrusted.console import PrintableConsole
@@ -41,7 +41,7 @@ def first_screen(name: str) -> str:
 def on_a_terminal(name: str) -> str:
     console = PrintableConsole(width=400)
     with console.capture() as shown:
-        console.print(cause_panel(found(name).account))
+        print_cause(console, found(name).account)
     return " ".join(re.sub("[│╭╮╰╯─]", " ", shown.get()).split())
 
 

@@ -124,6 +124,10 @@ TimeoutOption = Annotated[
         min=0.0, metavar="SECONDS", help="For one scenario; what takes longer is broken. 0: none."
     ),
 ]
+VerboseOption = Annotated[
+    bool | None,
+    typer.Option("--verbose", "-v", help="Print every scenario, not only each cause."),
+]
 RunTimeoutOption = Annotated[
     float,
     typer.Option(

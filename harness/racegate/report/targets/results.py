@@ -12,8 +12,8 @@ from racegate.history.outcome import GatedResults, RunResult
 from racegate.report.text import (
     FINDINGS_SHOWN_MAX,
     STYLE,
-    finding_panel,
     gate_table,
+    print_finding,
     print_reasons,
     tried_of,
 )
@@ -61,7 +61,7 @@ def counts_of(result: RunResult) -> str:
 
 def _print_findings(console: Console, result: RunResult) -> None:
     for finding in result.findings[:FINDINGS_SHOWN_MAX]:
-        console.print(finding_panel(finding))
+        print_finding(console, finding)
     hidden = len(result.findings) - FINDINGS_SHOWN_MAX
     if hidden > 0:
         console.print(f"... and {many(hidden, 'more finding')} (all of them with --json -)")
