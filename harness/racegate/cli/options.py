@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
     from racegate.device.cuda.site import CudaSite
+    from racegate.report.text import Detail
     from racegate.scenario.spec import OwnScenario, Scenario
 
 
@@ -369,6 +370,13 @@ def write_bytes(path: Path, content: bytes) -> None:
         write_whole(path, content)
     except OSError as error:
         raise BrokenHarnessError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def detail_of(verbose: bool | None) -> Detail:  # noqa: FBT001
+    """How much of a gate is printed, by the option --verbose."""
+    from racegate.report.text import Detail
+
+    return Detail.ALL if verbose else Detail.CAUSES
 
 
 def benign_of(is_strict: bool | None) -> Benign:  # noqa: FBT001

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from racegate.check.checker import Checker
+from racegate.check.repro.minimise import gone_on
 from racegate.check.repro.search import BUDGET, search
 from racegate.check.repro.unrealised import with_reasons
 from racegate.cli.options import (
@@ -51,6 +52,7 @@ from racegate.history.schedule import Schedule, parse_schedule
 from racegate.history.witness import save
 from racegate.jobs.pools.time_limit import TIMEOUT_S, limited_time
 from racegate.jobs.stopping import StoppedError
+from racegate.report.causes import sight_text
 from racegate.report.text import print_run
 from racegate.report.timeline.drawing import seen_in
 from racegate.scenario.files import explicit, load, script_file
@@ -117,7 +119,7 @@ def run(
     is_audited = audit is Audit.ON
     with limited_time(timeout, f"running {loaded.name}"):
         checker = Checker(loaded, replay=command, cuda=site)
-        judged = None
+        judged = sight = None
         if explore is Explore.EAGER:
             judged = checker.run_judged(schedule=schedule, fault=found, is_audited=is_audited)
             result = with_reasons(checker, judged.result, found)
@@ -125,9 +127,11 @@ def run(
             searched = partial(search, checker, fault=found, budget=budget, seed=seed)
             with counted("searching schedules", total=budget) as on_run:
                 result = searched(is_audited=is_audited, on_run=on_run)
+            result, sight = gone_on(checker, result, found, budget=budget, seed=seed)
     result = result if is_audited or device is ExecutionDevice.CUDA else unaudited(result)
     seen = seen_in(checker, result, found, judged)
-    tell(json, result, lambda: print_run(stdout_console(), result, shown_of(seen)))
+    further = "" if sight is None or sight.result is not None else sight_text(sight)
+    tell(json, result, lambda: print_run(stdout_console(), result, shown_of(seen), further))
     draw(PictureFiles(svg, html, trace_out), seen)
     if witness is not None:
         _write_witness(witness, checker.scenario, result, found, seed=seed)

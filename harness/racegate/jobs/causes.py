@@ -7,11 +7,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from racegate.check.checker import Checker
-from racegate.check.repro.minimise import with_few_holds
-from racegate.check.repro.search import Sight, seen_by_user
+from racegate.check.repro.minimise import gone_on, with_few_holds
+from racegate.check.repro.search import Sight
 from racegate.faults.catalogue import find_fault
 from racegate.faults.fault import Fault
-from racegate.history.finding import Verdict, is_seen
 from racegate.history.outcome import RunResult, SharedFinding
 from racegate.jobs.gate import GateSpec
 
@@ -35,12 +34,12 @@ def look_into(
     """Runs the first scenario of it again. budget: schedules of a search for a run in which a user
     sees it; None: no search
     """
-    run, finding = shared.seen[0]
+    run, _ = shared.seen[0]
     path, scenario = next(each for each in given.scenarios if each[1].name == run.scenario)
     fault = None if run.fault is None else find_fault(run.fault)
     checker = Checker(scenario, replay=f"racegate run {path}")
-    sight = None
-    if budget is not None and run.verdict is Verdict.DIVERGENT and not is_seen(run.findings):
-        sight = seen_by_user(checker, fault, signature=finding.signature, budget=budget, seed=seed)
-    result = run if sight is None or sight.result is None else sight.result
-    return LookedInto(shared, checker, fault, with_few_holds(checker, result, fault), sight)
+    if budget is None:
+        return LookedInto(shared, checker, fault, with_few_holds(checker, run, fault), None)
+    return LookedInto(
+        shared, checker, fault, *gone_on(checker, run, fault, budget=budget, seed=seed)
+    )

@@ -5,17 +5,19 @@ it, and a last line that names them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from rich.console import Console
 from rich.table import Table
 
-from racegate.check.repro.search import Sight
 from racegate.history.finding import Verdict
 from racegate.history.outcome import SharedFinding
 from racegate.report.cause.account import Account
 from racegate.scenario.untrusted.console import line, lines
 from racegate.scenario.untrusted.text import many
+
+if TYPE_CHECKING:  # or a single run would import the search
+    from racegate.check.repro.search import Sight
 
 BLOCKS_MAX = 8
 NAMES_MAX = 3

@@ -102,7 +102,7 @@ def print_gate(
                 _print_details(console, run, None)
     print_causes(console, causes, STYLE)
     if detail is Detail.CAUSES:
-        _print_unfinished(console, result.scenarios)
+        print_unfinished(console, result.scenarios)
     print_reasons(console, "not exercised", result.unmet)
     if any(UNAUDITED in run.warnings for run in result.scenarios):
         print_reasons(console, "warning", [UNAUDITED])
@@ -136,7 +136,7 @@ def standing_in(result: GateResult) -> tuple[SharedFinding, ...]:
     return shared_findings(runs, benign=result.benign)
 
 
-def _print_unfinished(console: Console, results: Sequence[RunResult]) -> None:
+def print_unfinished(console: Console, results: Sequence[RunResult]) -> None:
     """Scenarios that did not exercise what they had to, and errors of the harness in them."""
     unmet = [f"{run.scenario}: {reason}" for run in results for reason in run.unmet]
     print_reasons(console, "not exercised", unmet[:FINDINGS_SHOWN_MAX])
@@ -173,8 +173,13 @@ def print_selfcheck(console: Console, check: SelfCheck) -> None:
     )
 
 
-def print_run(console: Console, run: RunResult, shown: ShownFinding | None = None) -> None:
-    """One run: configuration, verdict, findings, counts. shown: of what was found"""
+def print_run(
+    console: Console, run: RunResult, shown: ShownFinding | None = None, further: str = ""
+) -> None:
+    """One run: configuration, verdict, findings, counts. shown: of what was found
+
+    further: what came of looking for a run in which a user sees it
+    """
     fault = () if run.fault is None else (", fault ", (run.fault, "bold"))
     console.print(line((run.scenario, "bold"), f" on {run.device}", *fault))
     engine = run.config["engine"]
@@ -188,6 +193,8 @@ def print_run(console: Console, run: RunResult, shown: ShownFinding | None = Non
         counts = f" ({hold.realised} of {many(hold.matched, 'operation')})"
         console.print(line(f"hold {hold.hold}: ", state, counts))
     _print_details(console, run, shown)
+    if further:
+        console.print(further)
     stats = run.stats
     console.print(
         f"{many(stats.steps, 'step')}, {many(stats.ops, 'operation')} ({stats.overlapped_ops} may "

@@ -14,12 +14,12 @@ from racegate.check.checker import Checker, Checkers
 from racegate.check.expected import CheckError
 from racegate.check.findings import digest_of
 from racegate.check.judge import Judged
-from racegate.check.repro.search import symbolic_schedule
+from racegate.check.repro.search import Sight, seen_by_user, symbolic_schedule
 from racegate.explore.ladder import reversals
 from racegate.explore.shrink import RUNS_MAX as RUNS_MAX
 from racegate.explore.shrink import Case, Shrunk, shrink
 from racegate.faults.fault import Fault
-from racegate.history.finding import is_seen, request_of, signature_of
+from racegate.history.finding import Verdict, is_seen, request_of, signature_of
 from racegate.history.outcome import RunResult
 from racegate.history.run import Run
 from racegate.history.schedule import EAGER, Schedule, parse_schedule
@@ -157,8 +157,25 @@ def with_few_holds(checker: Checker, result: RunResult, fault: Fault | None) -> 
     few = _with_few_holds(trials, Case(scenario=checker.scenario, schedule=schedule))
     if few.schedule == schedule:
         return result
-    found = trials.look(few).result
-    return msgspec.structs.replace(found, search=result.search, tried=result.tried)
+    return trials.look(few).result
+
+
+def gone_on(
+    checker: Checker, result: RunResult, fault: Fault | None, *, budget: int, seed: int
+) -> tuple[RunResult, Sight | None]:
+    """A failure under as few holds as show it, in a run in which a user sees it if there is one;
+    and what came of looking for that, None if there was no need.
+    """
+    signature, sight = signature_of(result.findings), None
+    if result.verdict is Verdict.DIVERGENT and signature and not is_seen(result.findings):
+        sight = seen_by_user(checker, fault, signature=signature, budget=budget, seed=seed)
+    wanted = result if sight is None or sight.result is None else sight.result
+    few = with_few_holds(checker, wanted, fault)
+    kept = {"search": result.search, "tried": result.tried, "verdict": result.verdict}
+    if few is not result:
+        stats = msgspec.structs.replace(few.stats, schedules=result.stats.schedules)
+        few = msgspec.structs.replace(few, **kept, stats=stats, warnings=result.warnings)
+    return few, sight
 
 
 def smallest_scenario(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -16,8 +17,10 @@ from racegate.cli.options import (
     ScenarioArgument,
     ScriptsOption,
     StrictOption,
+    VerboseOption,
     WitnessesOption,
     benign_of,
+    detail_of,
     folder_of_scripts,
     loaded_scripts,
     named,
@@ -173,6 +176,7 @@ def gate(
     limits: Limits,
     junit: JunitOption = None,
     sarif: SarifOption = None,
+    verbose: VerboseOption = None,
     json: JsonOption = None,
 ) -> None:
     """Run the conformance kit, and then every scenario of a folder.
@@ -198,7 +202,8 @@ def gate(
     files = {scenario.name: str(path) for path, scenario in loaded}
     benign = benign_of(strict)
     code = found.exit_code(benign)
-    tell(json, found, lambda: print_target_gate(stdout_console(), found))
+    show = partial(print_target_gate, benign=benign, detail=detail_of(verbose))
+    tell(json, found, lambda: show(stdout_console(), found))
     write_checked(checked_results(judged, files, code=code, benign=benign), junit, sarif)
     raise typer.Exit(code)
 

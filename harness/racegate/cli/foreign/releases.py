@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -22,8 +23,10 @@ from racegate.cli.options import (
     ScenarioArgument,
     ScriptsOption,
     StrictOption,
+    VerboseOption,
     WitnessesOption,
     benign_of,
+    detail_of,
     folder_of_scripts,
     loaded_scripts_for,
     say_written,
@@ -179,6 +182,7 @@ def gate(
     junit: JunitOption = None,
     sarif: SarifOption = None,
     html: HtmlOption = None,
+    verbose: VerboseOption = None,
     json: JsonOption = None,
 ) -> None:
     """Judge every scenario of a folder on an engine that is started once.
@@ -194,14 +198,16 @@ def gate(
             found = _judged(opened, scenario, runs)
             judged.append((place, found))
             _write(witness, found, scenario)
-            if json != "-":
+            if verbose and json != "-":
                 print_engine_verdict(stdout_console(), found, str(place))
+            else:
+                _progress(f"{found.scenario}: {found.text}")
     shown = [result_of(found, str(place)) for place, found in judged]
     results, benign = gated(shown), benign_of(strict)
     code = results.exit_code(benign)
     files = {one.scenario: str(place) for place, one in judged}
-    told = tuple(files)
-    tell(json, results, lambda: print_target_gate(stdout_console(), results, told))
+    show = partial(print_target_gate, benign=benign, detail=detail_of(verbose), told=tuple(files))
+    tell(json, results, lambda: show(stdout_console(), results))
     write_checked(checked_results(shown, files, code=code, benign=benign), junit, sarif)
     write_engine_page(html, judged)
     raise typer.Exit(code)

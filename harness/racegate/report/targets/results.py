@@ -7,14 +7,17 @@ from collections.abc import Callable, Sequence
 import msgspec
 from rich.console import Console
 
-from racegate.history.finding import exit_code
-from racegate.history.outcome import GatedResults, RunResult
+from racegate.history.finding import Benign, exit_code
+from racegate.history.outcome import GatedResults, RunResult, shared_findings
+from racegate.report.causes import ToldCause, last_line, print_causes, told_plainly
 from racegate.report.text import (
     FINDINGS_SHOWN_MAX,
     STYLE,
+    Detail,
     gate_table,
     print_finding,
     print_reasons,
+    print_unfinished,
     tried_of,
 )
 from racegate.scenario.untrusted.console import line, lines
@@ -67,20 +70,43 @@ def _print_findings(console: Console, result: RunResult) -> None:
         console.print(f"... and {many(hidden, 'more finding')} (all of them with --json -)")
 
 
-def print_target_gate(console: Console, gate: GatedResults, told: Sequence[str] = ()) -> None:
-    """A row per scenario that was run, the others by name, and the verdict of all. told: scenarios
-    that were printed before
+def print_target_gate(
+    console: Console,
+    gate: GatedResults,
+    *,
+    benign: Benign,
+    detail: Detail = Detail.CAUSES,
+    told: Sequence[str] = (),
+) -> None:
+    """Each cause once, or a row and the findings of each scenario too; those that were not run by
+    name, and the verdict of all. told: scenarios that were printed before
     """
-    console.print(gate_table(gate.run))
+    causes = [told_plainly(shared) for shared in shared_findings(gate.run, benign=benign)]
+    if detail is Detail.ALL:
+        _print_each(console, gate, told)
+    else:
+        print_unfinished(console, gate.run)
     for result in gate.results:
         if result.refused:
             console.print(f"not run: {result.scenario}: {result.refused}")
-        elif exit_code([result.verdict]) and result.scenario not in told:
+    print_causes(console, causes, STYLE)
+    _print_verdict(console, gate, causes)
+
+
+def _print_each(console: Console, gate: GatedResults, told: Sequence[str]) -> None:
+    console.print(gate_table(gate.run))
+    for result in gate.run:
+        if exit_code([result.verdict]) and result.scenario not in told:
             # What none of them covers is said once, below.
             print_judgement(console, msgspec.structs.replace(result, not_seen=()))
+
+
+def _print_verdict(console: Console, gate: GatedResults, causes: Sequence[ToldCause]) -> None:
     unseen = (text for result in gate.results for text in result.not_seen)
     print_reasons(console, "not seen", dict.fromkeys(unseen))
     said = (str(gate.verdict), STYLE[gate.verdict])
     missing = len(gate.results) - len(gate.run)
     not_run = f", {missing} not run (--except NAME leaves one out)" if missing else ""
-    console.print(line(said, f": {many(len(gate.run), 'scenario')}{not_run}"))
+    total = len(gate.run)
+    what = last_line(causes, scenarios=total) if causes else many(total, "scenario")
+    console.print(line(said, f": {what}{not_run}"), soft_wrap=True)
