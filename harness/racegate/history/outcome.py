@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from racegate.history.breakage import Breakage
+from racegate.history.comparison import Comparison
 from racegate.history.exit_code import ExitCode
 from racegate.history.finding import Benign, Finding, Verdict, exit_code
 from racegate.history.stats import Stats
@@ -15,6 +16,14 @@ from racegate.history.verdict import NOTHING_TRIED, Tried, verdict_text
 from racegate.scenario.config import OptionChange
 
 SCHEMA = "racegate/1"
+
+# Of what a gate may end with.
+_WORST_FIRST = (
+    ExitCode.BROKEN_HARNESS,
+    ExitCode.FINDING,
+    ExitCode.INCONCLUSIVE,
+    ExitCode.CLEAN,
+)
 
 
 class SearchSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,6 +57,7 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     holds: what became of each; not_seen: what the verdict does not cover, in words
     message: how the run ended, if not by itself; refused: why the target does not run this
     is_lost: the target's process was gone or took too long, so that another run may say more
+    comparison: of a change: what differs from its base, None if nobody asked
     resolved: options of the script that gave way to others, which warnings say in words
     search: how the verdict was searched for, None for a single run
     breakages: errors of the harness: what it has found stays, what it has not nobody knows
@@ -74,6 +84,7 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     message: str = ""
     refused: str = ""
     is_lost: bool = False
+    comparison: Comparison | None = None
 
     @property
     def text(self) -> str:
@@ -125,6 +136,17 @@ def gated(results: Sequence[RunResult], *, deciding: Sequence[RunResult]) -> Gat
         verdict=next(decisive, Verdict.INCONCLUSIVE),
         results=tuple(results),
     )
+
+
+def gate_code(results: Sequence[RunResult], *, benign: Benign = Benign.PASS) -> ExitCode:
+    """What a gate over these results ends with: beside a base, what differs from it decides.
+
+    benign: what BENIGN is where nothing was compared
+    """
+    compared = [one.comparison.code for one in results if one.comparison is not None]
+    alone = [one.verdict for one in results if one.comparison is None]
+    codes = [*compared, *([exit_code(alone, benign=benign)] if alone or not compared else [])]
+    return next(code for code in _WORST_FIRST if code in codes)
 
 
 class Failing(msgspec.Struct, frozen=True, kw_only=True):

@@ -28,6 +28,7 @@ KINDS = {
     FindingKind.DEADLOCK: "A wait that nothing can end",
     FindingKind.CRASH: "The engine stopped on an error",
     FindingKind.FOOTPRINT: "An operation wrote rows that it had not declared",
+    FindingKind.CHANGE: "A value that the base does not have",
     "inconclusive": "Something was not exercised",
     "missed": "A witness that must fail did not",
     "broken": "The harness failed a check of its own",

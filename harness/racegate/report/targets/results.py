@@ -42,6 +42,23 @@ def print_judgement(console: Console, result: RunResult, details: Details | None
     console.print(line((result.text, STYLE[result.verdict]), f": {counts_of(result)}"))
 
 
+def print_comparison(console: Console, result: RunResult) -> None:
+    """What a scenario shows on a change and not on its base; what both show is one line."""
+    beside = result.comparison
+    assert beside is not None
+    console.print(f"{result.scenario} on {result.target} beside {beside.base}")
+    if beside.changed is not None:
+        console.print(line(("CHANGED", "bold red"), f" {beside.changed.message}"))
+    for finding in beside.new:
+        console.print(line(("NEW", "bold red"), f" {finding.verdict}: {finding.message}"))
+        if finding.replay:
+            console.print(f"  replay: {finding.replay}", soft_wrap=True)  # to be copied
+    for signature in beside.repaired:
+        console.print(line(("REPAIRED", "green"), f" {signature}"))
+    print_reasons(console, "not exercised, unlike in the base", beside.unmet)
+    console.print(f"known: {beside.known} conflicts, and {result.verdict} by itself")
+
+
 def counts_of(result: RunResult) -> str:
     """What a verdict rests on."""
     stats = result.stats
