@@ -17,13 +17,8 @@ from racegate.scenario.config import OptionChange
 
 SCHEMA = "racegate/1"
 
-# Of what a gate may end with.
-_WORST_FIRST = (
-    ExitCode.BROKEN_HARNESS,
-    ExitCode.FINDING,
-    ExitCode.INCONCLUSIVE,
-    ExitCode.CLEAN,
-)
+# What a gate that compares may end with.
+_WORST_FIRST = (ExitCode.FINDING, ExitCode.INCONCLUSIVE, ExitCode.CLEAN)
 
 
 class SearchSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -120,15 +115,21 @@ class GatedResults(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(result for result in self.results if not result.refused)
 
     def exit_code(self, benign: Benign = Benign.PASS) -> ExitCode:
-        """What the gate ends with, if a scenario that was not run is no pass. benign: what BENIGN
-        is for it
+        """What the gate ends with: beside a base, what differs from it decides, if anything was run.
+
+        benign: what BENIGN is where nothing was compared
         """
+        compared = [one.comparison.code for one in self.results if one.comparison is not None]
+        if compared and self.run:
+            return next(code for code in _WORST_FIRST if code in compared)
         return exit_code([result.verdict for result in self.results], benign=benign)
 
 
-def gated(results: Sequence[RunResult], *, deciding: Sequence[RunResult]) -> GatedResults:
-    """The sum of what was judged: nothing at all is inconclusive. deciding: whose verdicts count"""
-    verdicts = [result.verdict for result in deciding]
+def gated(results: Sequence[RunResult]) -> GatedResults:
+    """The sum of what was judged. A scenario that the target does not run counts as the table of
+    verdicts has it, which is never a pass, and so does nothing at all.
+    """
+    verdicts = [result.verdict for result in results]
     code = exit_code(verdicts)
     decisive = (verdict for verdict in verdicts if exit_code([verdict]) is code)
     return GatedResults(
@@ -136,17 +137,6 @@ def gated(results: Sequence[RunResult], *, deciding: Sequence[RunResult]) -> Gat
         verdict=next(decisive, Verdict.INCONCLUSIVE),
         results=tuple(results),
     )
-
-
-def gate_code(results: Sequence[RunResult], *, benign: Benign = Benign.PASS) -> ExitCode:
-    """What a gate over these results ends with: beside a base, what differs from it decides.
-
-    benign: what BENIGN is where nothing was compared
-    """
-    compared = [one.comparison.code for one in results if one.comparison is not None]
-    alone = [one.verdict for one in results if one.comparison is None]
-    codes = [*compared, *([exit_code(alone, benign=benign)] if alone or not compared else [])]
-    return next(code for code in _WORST_FIRST if code in codes)
 
 
 class Failing(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,6 +14,7 @@ import typer
 from racegate.cli.ci import JunitOption, SarifOption, write_checked
 from racegate.cli.foreign.pictures import write_engine_page
 from racegate.cli.foreign.searching import minimised_file, search_target
+from racegate.cli.foreign.selection import ExceptOption, without
 from racegate.cli.options import (
     HoldOption,
     JsonOption,
@@ -34,7 +35,7 @@ from racegate.cli.pictures import HtmlOption
 from racegate.cli.replay import replay
 from racegate.cli.sets import CampaignOptions, campaign_options, with_set
 from racegate.history.finding import exit_code
-from racegate.history.outcome import RunResult, gate_code, gated
+from racegate.history.outcome import RunResult, gated
 from racegate.history.schedule import parse_holds
 from racegate.interpose.errors import BadInput
 from racegate.jobs.foreign.bases import Bases, base_cell
@@ -178,6 +179,7 @@ def gate(
     cell: ReleaseCell,
     *,
     scenarios: ScriptsOption = None,
+    left_out: ExceptOption = None,
     against: AgainstOption = None,
     runs: RunsOption = RUNS_MAX,
     strict: StrictOption = None,
@@ -188,10 +190,15 @@ def gate(
     html: HtmlOption = None,
     json: JsonOption = None,
 ) -> None:
-    """Judge every scenario of a folder that the engine can run, on one that is started once."""
+    """Judge every scenario of a folder on an engine that is started once.
+
+    A scenario that it cannot run leaves the gate INCONCLUSIVE (exit code 4). Beside a base what
+    both have in common is no finding, and what neither can run is left out.
+    """
     judged: list[tuple[Path, ReleaseVerdict]] = []
     packaging = kind_of(cell).packaging
-    loaded = loaded_scripts_for(packaging.title, folder_of_scripts(scenarios, packaging.name))
+    folder = folder_of_scripts(scenarios, packaging.name)
+    loaded = without(loaded_scripts_for(packaging.title, folder), left_out)
     bases = {} if against is None else _bases(cell, against, loaded, runs, log)
     shown: list[RunResult] = []
     with started(cell, log) as opened:
@@ -202,9 +209,8 @@ def gate(
             _write(witness, found, scenario)
             if json != "-":
                 _print_judged(found, shown[-1], str(place))
-    deciding = [one for one in shown if not one.refused]
-    results, benign = gated(shown, deciding=deciding), benign_of(strict)
-    code = gate_code(deciding, benign=benign)
+    results, benign = gated(shown), benign_of(strict)
+    code = results.exit_code(benign)
     files = {one.scenario: str(place) for place, one in judged}
     told = tuple(files)
     tell(json, results, lambda: print_target_gate(stdout_console(), results, told))

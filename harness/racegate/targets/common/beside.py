@@ -46,6 +46,8 @@ def base_scenario(judged: ReleaseVerdict, result: RunResult) -> BaseScenario:
 def compare(base: BaseScenario, run: ReleaseRun, result: RunResult) -> Comparison:
     """A scenario on a change beside the base. run: the change's, in which nothing was held"""
     title = base.result.target
+    if base.result.refused and base.result.refused == result.refused:
+        return Comparison(base=title)  # neither can run it
     for one, its in ((base.result, "base"), (result, "change")):
         if one.refused or one.is_lost:
             why = one.refused or one.message or "its run did not come to its end"
