@@ -29,18 +29,18 @@ _SHOWN_MAX = 60
 class BaseScenario(StrictStruct, frozen=True, kw_only=True):
     """What is kept of a scenario on the base.
 
-    result: what its judge said; observations, delivered: of the run in which nothing was held
+    result: what its judge said; inner, delivered: of the run in which nothing was held
     """
 
     result: RunResult
-    observations: tuple[Observation, ...]
+    inner: tuple[Observation, ...]
     delivered: dict[str, tuple[int, ...]]
 
 
 def base_scenario(judged: ReleaseVerdict, result: RunResult) -> BaseScenario:
     """What is kept of a scenario that was judged on the base."""
     run = judged.base
-    return BaseScenario(result=result, observations=run.observations, delivered=run.delivered)
+    return BaseScenario(result=result, inner=run.inner, delivered=run.delivered)
 
 
 def compare(base: BaseScenario, run: ReleaseRun, result: RunResult) -> Comparison:
@@ -126,7 +126,7 @@ def _changed(base: BaseScenario, run: ReleaseRun) -> Finding | None:
 def _differences(base: BaseScenario, run: ReleaseRun) -> Iterator[Difference]:
     differ = [
         (its, mine)
-        for its, mine in zip_longest(base.observations, run.observations)
+        for its, mine in zip_longest(base.inner, run.inner)
         if its is None or mine is None or (its.name, its.digest) != (mine.name, mine.digest)
     ]
     more = f"; {len(differ) - 1} later observations differ too" if len(differ) > 1 else ""
