@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import msgspec
 
 from racegate.history.breakage import Breakage
-from racegate.history.comparison import Comparison
 from racegate.history.exit_code import ExitCode
 from racegate.history.finding import Benign, Finding, Verdict, exit_code
 from racegate.history.stats import Stats
 from racegate.history.trace import HoldOutcome
 from racegate.history.verdict import NOTHING_TRIED, Tried, verdict_text
 from racegate.scenario.config import OptionChange
+from racegate.scenario.strict import StrictStruct
 
 SCHEMA = "racegate/1"
 
@@ -41,6 +41,34 @@ class SearchSummary(msgspec.Struct, frozen=True, kw_only=True):
     is_complete: bool
     seconds: float
     seconds_left: float | None
+
+
+class Comparison(StrictStruct, frozen=True, kw_only=True):
+    """One scenario on a changed engine beside the same scenario on its base, under the same plans.
+
+    base: what it is compared with, in words
+    changed: the first value that the change observes otherwise although nothing is held, if any
+    new: conflicts that the base has not, or in which landings do more harm than there
+    repaired: conflicts of the base that are gone, or in which landings do less harm, by signature
+    known: how many conflicts both have, with the same effect
+    unmet: in words, what is not met although the base meets it, or why nothing could be compared
+    """
+
+    base: str
+    changed: Finding | None = None
+    new: tuple[Finding, ...] = ()
+    repaired: tuple[str, ...] = ()
+    known: int = 0
+    unmet: tuple[str, ...] = ()
+
+    @property
+    def code(self) -> ExitCode:
+        """What a gate ends with that asks for this scenario alone: what base and change have in
+        common is no finding, whatever its verdict.
+        """
+        if self.changed is not None or self.new:
+            return ExitCode.FINDING
+        return ExitCode.INCONCLUSIVE if self.unmet else ExitCode.CLEAN
 
 
 class RunResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -115,7 +143,7 @@ class GatedResults(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(result for result in self.results if not result.refused)
 
     def exit_code(self, benign: Benign = Benign.PASS) -> ExitCode:
-        """What the gate ends with: beside a base, what differs from it decides, if anything was run.
+        """What the gate ends with: beside a base, what differs from it decides, if anything ran.
 
         benign: what BENIGN is where nothing was compared
         """

@@ -39,6 +39,7 @@ from racegate.history.outcome import RunResult, gated
 from racegate.history.schedule import parse_holds
 from racegate.interpose.errors import BadInput
 from racegate.jobs.foreign.bases import Bases, base_cell
+from racegate.jobs.foreign.beside import BaseScenario, compare
 from racegate.jobs.foreign.opened import TargetOptions
 from racegate.jobs.foreign.releases import OpenedEngine, ReleaseCell, kind_of, open_release
 from racegate.report.ci.failing import checked_results
@@ -47,7 +48,6 @@ from racegate.report.targets.results import print_comparison, print_target_gate
 from racegate.scenario.errors import BadInputError
 from racegate.scenario.files import load_for
 from racegate.scenario.spec import Scenario
-from racegate.targets.common.beside import BaseScenario, compare
 from racegate.targets.common.environment import EnginePackage
 from racegate.targets.common.judge import RUNS_MAX, ReleaseVerdict, judge, judge_under
 from racegate.targets.common.result import result_of

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import msgspec
 
+from racegate.jobs.foreign.beside import BaseScenario, base_scenario
 from racegate.jobs.foreign.releases import OpenedEngine, ReleaseCell, kind_of
 from racegate.scenario.spec import Scenario
 from racegate.scenario.untrusted.files import write_json
 from racegate.scenario.untrusted.reading import ReadError, read_json
-from racegate.targets.common.beside import BaseScenario, base_scenario
 from racegate.targets.common.environment import cache_folder
 from racegate.targets.common.judge import ReleaseVerdict
 from racegate.targets.common.result import result_of

@@ -6,7 +6,10 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
+from racegate.history.exit_code import ExitCode
 from racegate.history.finding import exit_code
 from racegate.history.outcome import GatedResults, RunResult
 from racegate.report.text import (
@@ -20,6 +23,12 @@ from racegate.report.text import (
 from racegate.scenario.untrusted.console import line, lines
 
 Details = Callable[[], None]
+# How a gate beside a base ends: the word, and its style.
+_COMPARED = {
+    ExitCode.CLEAN: ("SAME as", "green"),
+    ExitCode.INCONCLUSIVE: ("INCONCLUSIVE beside", "yellow"),
+    ExitCode.FINDING: ("DIFFERENT from", "bold red"),
+}
 
 
 def print_judgement(console: Console, result: RunResult, details: Details | None = None) -> None:
@@ -80,7 +89,8 @@ def print_target_gate(console: Console, gate: GatedResults, told: Sequence[str] 
     """A row per scenario that was run, the others by name, and the verdict of all. told: scenarios
     that were printed before
     """
-    console.print(gate_table(gate.run))
+    is_compared = any(result.comparison for result in gate.results)
+    console.print(_compared_table(gate.run) if is_compared else gate_table(gate.run))
     for result in gate.results:
         if result.refused:
             console.print(f"not run: {result.scenario}: {result.refused}")
@@ -89,7 +99,39 @@ def print_target_gate(console: Console, gate: GatedResults, told: Sequence[str] 
             print_judgement(console, msgspec.structs.replace(result, not_seen=()))
     unseen = (text for result in gate.results for text in result.not_seen)
     print_reasons(console, "not seen", dict.fromkeys(unseen))
+    if is_compared:
+        console.print(_compared_line(gate))
+        return
     said = (str(gate.verdict), STYLE[gate.verdict])
     missing = len(gate.results) - len(gate.run)
     not_run = f", {missing} not run (--except NAME leaves one out)" if missing else ""
     console.print(line(said, f": {len(gate.run)} scenarios{not_run}"))
+
+
+def _compared_table(results: Sequence[RunResult]) -> Table:
+    """A row per scenario on a change: what its base has not, and what both have."""
+    table = Table("scenario", "changed")
+    for name in ("new", "repaired", "known"):
+        table.add_column(name, justify="right")
+    table.add_column("verdict by itself")
+    for result in results:
+        beside = result.comparison
+        assert beside is not None
+        changed = "" if beside.changed is None else str(beside.changed.field)
+        counts = (len(beside.new), len(beside.repaired), beside.known)
+        verdict = line((str(result.verdict), STYLE[result.verdict]))
+        table.add_row(result.scenario, changed, *map(str, counts), verdict)
+    return table
+
+
+def _compared_line(gate: GatedResults) -> Text:
+    found = [one.comparison for one in gate.results if one.comparison is not None]
+    code = gate.exit_code()
+    word, style = _COMPARED[code]
+    new = len({finding.signature for one in found for finding in one.new})
+    repaired = len({signature for one in found for signature in one.repaired})
+    changed = sum(one.changed is not None for one in found)
+    counts = f"{changed} scenarios changed, {new} new conflicts, {repaired} repaired"
+    missing = len(gate.results) - len(gate.run)
+    not_run = f", {missing} that neither runs or one does not" if missing else ""
+    return line((word, style), f" {found[0].base}: {len(gate.run)} scenarios{not_run}; {counts}")

@@ -12,9 +12,8 @@ from itertools import zip_longest
 
 import msgspec
 
-from racegate.history.comparison import Comparison
 from racegate.history.finding import Finding, FindingKind, Race, Verdict
-from racegate.history.outcome import RunResult
+from racegate.history.outcome import Comparison, RunResult
 from racegate.interpose.outcome import Observation
 from racegate.scenario.strict import StrictStruct
 from racegate.targets.common.judge import ReleaseVerdict
@@ -84,7 +83,7 @@ def _harm(finding: Finding) -> int:
     return _HARM.index(finding.verdict or Verdict.CONFLICT)
 
 
-class Difference(msgspec.Struct, frozen=True, kw_only=True):
+class ValueChange(msgspec.Struct, frozen=True, kw_only=True):
     """Two values that are not the same. place: the boundary, and the field of it
 
     step, row, request: where it stands, as far as that is known; old: of the base; new: of the
@@ -123,7 +122,7 @@ def _changed(base: BaseScenario, run: ReleaseRun) -> Finding | None:
     return None if first is None else first.finding
 
 
-def _differences(base: BaseScenario, run: ReleaseRun) -> Iterator[Difference]:
+def _differences(base: BaseScenario, run: ReleaseRun) -> Iterator[ValueChange]:
     differ = [
         (its, mine)
         for its, mine in zip_longest(base.inner, run.inner)
@@ -134,14 +133,14 @@ def _differences(base: BaseScenario, run: ReleaseRun) -> Iterator[Difference]:
         yield _difference(its, mine, behind=f"; {run.message}{more}" if run.message else more)
     for request, tokens in run.delivered.items():
         if tokens != (old := base.delivered.get(request)):
-            yield Difference(place="delivered tokens", request=request, old=old, new=tokens)
+            yield ValueChange(place="delivered tokens", request=request, old=old, new=tokens)
 
 
-def _difference(its: Observation | None, mine: Observation | None, *, behind: str) -> Difference:
+def _difference(its: Observation | None, mine: Observation | None, *, behind: str) -> ValueChange:
     step, boundary = _place(its or mine)
     if its is None or mine is None or its.name != mine.name:
         old, new = (None if one is None else one.name for one in (its, mine))
-        return Difference(place=boundary, step=step, old=old, new=new, behind=behind)
+        return ValueChange(place=boundary, step=step, old=old, new=new, behind=behind)
     before, after = (
         msgspec.json.decode(one.preview, type=dict[str, object]) for one in (its, mine)
     )
@@ -162,17 +161,17 @@ def _place(one: Observation | None) -> tuple[int, str]:
     return int(step), boundary
 
 
-def _inside(old: object, new: object, rows: object) -> Difference:
+def _inside(old: object, new: object, rows: object) -> ValueChange:
     """The first entry in which two values of a field differ: of a list, or by request."""
     if isinstance(old, dict) and isinstance(new, dict):
         key = next(key for key in (*old, *new) if old.get(key) != new.get(key))
-        return Difference(place="", request=str(key), old=old.get(key), new=new.get(key))
+        return ValueChange(place="", request=str(key), old=old.get(key), new=new.get(key))
     if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
         row = next(index for index, value in enumerate(old) if value != new[index])
         names = rows if isinstance(rows, list) and len(rows) == len(old) else []
         request = str(names[row]) if names else None
-        return Difference(place="", row=row, request=request, old=old[row], new=new[row])
-    return Difference(place="", old=old, new=new)
+        return ValueChange(place="", row=row, request=request, old=old[row], new=new[row])
+    return ValueChange(place="", old=old, new=new)
 
 
 def _short(value: object) -> str:
