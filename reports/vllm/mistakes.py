@@ -3,8 +3,8 @@
     python reports/vllm/mistakes.py OUT.jsonl [--mode none] [--only WORD]
 
 Each mistake of mistakes.toml is made in a copy of the release's sources, which is gated beside the
-release: `racegate vllm gate --release X --path COPY --against X`. Noticed is what ends with exit code 1.
-One record a line; mistakes that have a record are not planted again.
+release: `racegate vllm gate --release X --path COPY --against X`. What ends with exit code 1 was
+noticed. One record a line; mistakes that have a record are not planted again.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ class Mistake(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Judged(msgspec.Struct, frozen=True, kw_only=True):
     """What the gate said. code: its exit code; changed: scenario to the first value that differs
 
-    new: conflicts that the release has not; message: the end of what it printed, if it gave no result
+    new: conflicts that the release has not; message: the end of what it printed, where it gave no
+        result
     """
 
     name: str

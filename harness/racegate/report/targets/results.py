@@ -21,6 +21,7 @@ from racegate.report.text import (
     tried_of,
 )
 from racegate.scenario.untrusted.console import line, lines
+from racegate.scenario.untrusted.text import many
 
 Details = Callable[[], None]
 # How a gate beside a base ends: the word, and its style.
@@ -71,10 +72,17 @@ def print_comparison(console: Console, result: RunResult) -> None:
 def counts_of(result: RunResult) -> str:
     """What a verdict rests on."""
     stats = result.stats
-    tried = (
-        f", {tried_of(result)} landings run" if stats.schedules > 1 or result.tried.known else ""
+    counts = ", ".join(
+        (
+            many(stats.steps, "step"),
+            many(stats.ops, "operation"),
+            many(stats.conflicts, "conflict"),
+        )
     )
-    return f"{stats.steps} steps, {stats.ops} operations, {stats.conflicts} conflicts{tried}"
+    if stats.schedules == 1 and not result.tried.known:
+        return counts
+    tried = tried_of(result)
+    return f"{counts}, {tried} {'landing' if tried == '1' else 'landings'} run"
 
 
 def _print_findings(console: Console, result: RunResult) -> None:
@@ -82,7 +90,7 @@ def _print_findings(console: Console, result: RunResult) -> None:
         console.print(finding_panel(finding))
     hidden = len(result.findings) - FINDINGS_SHOWN_MAX
     if hidden > 0:
-        console.print(f"... and {hidden} more findings (all of them with --json -)")
+        console.print(f"... and {many(hidden, 'more finding')} (all of them with --json -)")
 
 
 def print_target_gate(console: Console, gate: GatedResults, told: Sequence[str] = ()) -> None:
@@ -105,7 +113,7 @@ def print_target_gate(console: Console, gate: GatedResults, told: Sequence[str] 
     said = (str(gate.verdict), STYLE[gate.verdict])
     missing = len(gate.results) - len(gate.run)
     not_run = f", {missing} not run (--except NAME leaves one out)" if missing else ""
-    console.print(line(said, f": {len(gate.run)} scenarios{not_run}"))
+    console.print(line(said, f": {many(len(gate.run), 'scenario')}{not_run}"))
 
 
 def _compared_table(results: Sequence[RunResult]) -> Table:
@@ -131,7 +139,6 @@ def _compared_line(gate: GatedResults) -> Text:
     new = len({finding.signature for one in found for finding in one.new})
     repaired = len({signature for one in found for signature in one.repaired})
     changed = sum(one.changed is not None for one in found)
-    counts = f"{changed} scenarios changed, {new} new conflicts, {repaired} repaired"
-    missing = len(gate.results) - len(gate.run)
-    not_run = f", {missing} that neither runs or one does not" if missing else ""
-    return line((word, style), f" {found[0].base}: {len(gate.run)} scenarios{not_run}; {counts}")
+    counts = f"{changed} changed, {many(new, 'new conflict')}, {repaired} repaired"
+    ran = many(len(gate.run), "scenario")
+    return line((word, style), f" {found[0].base}: {ran}, {counts}")
