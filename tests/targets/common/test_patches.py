@@ -18,6 +18,7 @@ SCRIPT = ROOT / "tests" / "interpose" / "patched.py"
 # What a package offers as a setting, data of an engine's own objects, and modules of our making.
 NO_PATCHES = {
     ("torch.backends.cudnn", "enabled"),
+    ("config", "disable"),  # torch._dynamo.config
     ("request", "mamba_cow_src_index"),
     ("request", "spec_token_ids"),
     ("model", "expert_weights"),

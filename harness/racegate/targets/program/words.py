@@ -115,8 +115,11 @@ def closing(verdicts: ProgramVerdict) -> str:
         return f"racegate: not modelled: {outcome.message}"
     if outcome.ending in (Ending.LOST, Ending.TIMED_OUT):
         return f"racegate: {outcome.message}"
+    regions = outcome.compiled_regions
+    compiled = f", {regions} compiled region{'s' if regions > 1 else ''}" if regions else ""
     text = (
-        f"racegate: {_counted(verdicts)} in {outcome.events} events (torch {outcome.torch_version})"
+        f"racegate: {_counted(verdicts)} in {outcome.events} events "
+        f"(torch {outcome.torch_version}{compiled})"
     )
     if outcome.ending is Ending.FAILED:
         why = outcome.message or f"it ended with exit code {outcome.exit_code}"
