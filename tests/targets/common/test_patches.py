@@ -28,11 +28,15 @@ NO_PATCHES = {
 # Of C functions and of functions that pass on; marks of our own on objects of others.
 NO_NAMES = {"argtypes", "restype", "__doc__"}
 OURS = ("racegate_", "_racegate_")
-INSIDE = [
-    path
-    for folder in ("interpose/program", "interpose/gpu", "interpose/kernels")
-    for path in sorted((HARNESS / folder).glob("*.py"))
-] + sorted((HARNESS / "targets").glob("*/inside/*.py"))
+INSIDE = (
+    [
+        path
+        for folder in ("interpose", "interpose/program", "interpose/gpu", "interpose/kernels")
+        for path in sorted((HARNESS / folder).glob("*.py"))
+    ]
+    + sorted((HARNESS / "interpose/kernels/interpreted").glob("*.py"))
+    + sorted((HARNESS / "targets").glob("*/inside/*.py"))
+)
 
 
 def named(by: str) -> Path:

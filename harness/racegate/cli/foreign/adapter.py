@@ -9,6 +9,7 @@ import typer
 
 from racegate.cli.ci import JunitOption, SarifOption, write_checked
 from racegate.cli.foreign.searching import minimised_file, search_target
+from racegate.cli.foreign.selection import ExceptOption, without
 from racegate.cli.options import (
     HoldOption,
     JsonOption,
@@ -162,6 +163,7 @@ def run(
 def gate(
     command: CommandArgument,
     scenarios: ScenariosOption = Path("scenarios"),
+    left_out: ExceptOption = None,
     device: EngineDeviceOption = None,
     landings: LandingsOption = LANDINGS_MAX,
     strict: StrictOption = None,
@@ -171,8 +173,11 @@ def gate(
     sarif: SarifOption = None,
     json: JsonOption = None,
 ) -> None:
-    """Run the conformance kit, and then every scenario that the engine can make happen."""
-    loaded = loaded_scripts(scenarios)
+    """Run the conformance kit, and then every scenario of a folder.
+
+    A scenario that the engine cannot run leaves the gate INCONCLUSIVE (exit code 4).
+    """
+    loaded = without(loaded_scripts(scenarios), left_out)
     judged: list[RunResult] = []
     with Adapter(command, limits=limits) as adapter:
         demand_conformance(adapter)
@@ -187,7 +192,7 @@ def gate(
                 )
                 judged.append(judge.judge())
                 on_scenario(scenario.name)
-    found = gated(judged, deciding=judged)
+    found = gated(judged)
     files = {scenario.name: str(path) for path, scenario in loaded}
     benign = benign_of(strict)
     code = found.exit_code(benign)

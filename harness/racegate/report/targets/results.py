@@ -73,4 +73,6 @@ def print_target_gate(console: Console, gate: GatedResults, told: Sequence[str] 
     unseen = (text for result in gate.results for text in result.not_seen)
     print_reasons(console, "not seen", dict.fromkeys(unseen))
     said = (str(gate.verdict), STYLE[gate.verdict])
-    console.print(line(said, f": {len(gate.run)} scenarios"))
+    missing = len(gate.results) - len(gate.run)
+    not_run = f", {missing} not run (--except NAME leaves one out)" if missing else ""
+    console.print(line(said, f": {len(gate.run)} scenarios{not_run}"))
