@@ -223,7 +223,7 @@ def as_compiled(interpreter: Any) -> Callable[[Any], Any]:
     a loop counts can be converted, and NVIDIA's own functions compute.
     """
     plain, language = interpreter._patch_lang, interpreter.tl
-    libdevice = own_functions(interpreter.interpreter_semantic)
+    libdevice = own_functions(interpreter)
 
     class Index(int):
         def to(self, dtype: Any) -> Any:

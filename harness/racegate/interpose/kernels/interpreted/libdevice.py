@@ -152,19 +152,22 @@ def compute_extern(interpreter: Any) -> None:
     interpreter.InterpreterBuilder.create_extern_elementwise = create
 
 
-def own_functions(semantic: Any) -> Any:
-    """The module `libdevice` as an interpreted kernel sees it. semantic: the interpreter's"""
-    return _Libdevice(semantic)
+def own_functions(interpreter: Any) -> Any:
+    """The module `libdevice` as an interpreted kernel sees it. interpreter: as of compute_extern"""
+    return _Libdevice(interpreter)
 
 
 class _Libdevice:
-    def __init__(self, semantic: Any) -> None:
-        from triton.language.extra.cuda import libdevice
-
-        self._functions, self._semantic = libdevice, semantic
+    def __init__(self, interpreter: Any) -> None:
+        self._interpreter = interpreter
 
     def __getattr__(self, name: str) -> Any:
-        return partial(getattr(self._functions, name), _semantic=self._semantic)
+        from triton.language.extra.cuda import libdevice
+
+        given = {"_semantic": getattr(self._interpreter, "interpreter_semantic", None)}
+        if given["_semantic"] is None:  # up to Triton 3.3
+            given = {"_builder": self._interpreter.interpreter_builder}
+        return partial(getattr(libdevice, name), **given)
 
 
 def is_libdevice(value: object) -> bool:
