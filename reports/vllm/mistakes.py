@@ -3,8 +3,8 @@
     python reports/vllm/mistakes.py OUT.jsonl [--mode none] [--only WORD]
 
 Each mistake of mistakes.toml is made in a copy of the release's sources, which is gated beside the
-release: `racegate vllm gate --release X --path COPY --against X`. What ends with exit code 1 was
-noticed. One record a line; mistakes that have a record are not planted again.
+release: `racegate vllm gate --release X --path COPY --against X --runs 0`. What ends with exit
+code 1 was noticed. One record a line; mistakes that have a record are not planted again.
 """
 
 from __future__ import annotations
@@ -90,7 +90,8 @@ def judge(mistake: Mistake, mode: str) -> Judged:
         out = Path(folder, "out.json")
         command = [sys.executable, "-m", "racegate", "vllm", "gate", "--release", RELEASE]
         command += ["--path", folder, "--against", RELEASE, "--runner", "v1", "--cache-mode", mode]
-        command += ["--json", str(out), "--log", str(Path(folder, "log"))]
+        # What differs shows in the recorded runs; landings would say what harm it does.
+        command += ["--runs", "0", "--json", str(out), "--log", str(Path(folder, "log"))]
         done = subprocess.run(command, capture_output=True, text=True)
         found = msgspec.json.decode(out.read_bytes())["results"] if out.exists() else []
         end = done.stderr.strip().rpartition("\n")[2]

@@ -172,7 +172,7 @@ def test_only_what_the_base_has_not_makes_the_gate_red(
     assert bool(beside["new"]) == is_worse
     assert bool(beside["repaired"]) == is_better
     word = "DIFFERENT from" if is_worse else "SAME as"
-    assert f"{word} vLLM 1.0 v1 none: 1 scenarios" in done.output
+    assert f"{word} vLLM 1.0 v1 none: 1 scenario" in done.output
 
 
 def test_a_base_is_run_once_until_something_that_decides_it_is_another(
