@@ -26,6 +26,7 @@ import msgspec
 import torch
 
 from racegate.history.finding import Race, place_name
+from racegate.interpose.compiling import compiled_regions, follow_compiler
 from racegate.interpose.current import ProgramRun, set_run
 from racegate.interpose.device.calls import LoggedRuntime
 from racegate.interpose.device.copies import COPIES
@@ -37,7 +38,7 @@ from racegate.interpose.forkserver import JobServer
 from racegate.interpose.gpu.forward import ForwardLibrary
 from racegate.interpose.gpu.install import GpuDevice
 from racegate.interpose.kernels.memo import Memo
-from racegate.interpose.outcome import DEVICE, DeviceKind, Ending, Job, Outcome, Plan
+from racegate.interpose.outcome import DEVICE, CompileMode, DeviceKind, Ending, Job, Outcome, Plan
 from racegate.interpose.program.failures import is_ours, words_for
 from racegate.interpose.program.install import Installed, enter, install
 from racegate.interpose.program.leftovers import adopt_orphans, end_children
@@ -77,6 +78,7 @@ class Child:
             library = Library(path)
             self.session = self._session_on(library, listener)
             self.installed = install(library, self.session, self.refuse, memo)
+        self._kind = kind
         self._name_buffer = name_buffer
         self._result = Path()
         self._kept_open: int | None = None
@@ -103,6 +105,9 @@ class Child:
         write_stacks_on_signal(Path(job.stacks), self._stop)
         if job.memory_bytes:
             self.installed.library.limit_memory(job.memory_bytes)
+        is_virtual = self._kind is DeviceKind.VIRTUAL
+        compiling = job.compiling if is_virtual else CompileMode.EAGER
+        follow_compiler(self.session, compiling, self.refuse)
         # What runs behind the script is judged too: the library answers until nothing is left.
         atexit.unregister(self.installed.library.hush)
         enter(self.installed, self.refuse)
@@ -160,6 +165,7 @@ class Child:
             positions=session.recorder.positions,
             realised=session.queue.realised,
             torch_version=str(torch.__version__),
+            compiled_regions=compiled_regions(),
         )
         data = msgspec.json.encode(outcome)
         if self._kept_open is None:

@@ -11,6 +11,8 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from types import CodeType
 
+from racegate.order.native.compiler import cache_folder
+
 
 def _folders(*packages: str) -> tuple[str, ...]:
     """Where these packages really are, as beginnings of their files' names."""
@@ -26,7 +28,8 @@ def _folders(*packages: str) -> tuple[str, ...]:
 _STANDARD = os.path.join(Path(os.__file__).parent, "")
 _OURS = os.path.join(Path(__file__).parent.parent, "")
 _CHILD = _OURS + "child.py"
-_LIBRARIES = _folders("torch", "numpy", "triton")
+COMPILED = cache_folder() / "inductor"  # what torch.compile writes and runs
+_LIBRARIES = (*_folders("torch", "numpy", "triton"), os.path.join(COMPILED, ""))
 _RUNNERS = _folders("_pytest", "pluggy")
 
 

@@ -34,7 +34,8 @@ class ProgramResult(RunResult, frozen=True, kw_only=True):
     suppressed: findings that are let stand; stale: suppressions that matched nothing
     left: landings that the search did not try; limits: why what it did not show may be harmful
     is_complete: every landing was tried
-    torch_version: of the program's torch
+    torch_version: of the program's torch; compiled_regions: graphs that torch.compile made of its
+        code and that ran as compiled, 0 where all of it ran as plain Python
     """
 
     ending: Ending
@@ -49,6 +50,7 @@ class ProgramResult(RunResult, frozen=True, kw_only=True):
     limits: tuple[str, ...] = ()
     is_complete: bool = False
     torch_version: str = ""
+    compiled_regions: int = 0
 
 
 def result_of_program(
@@ -91,6 +93,7 @@ def result_of_program(
         limits=() if search is None else search.limits,
         is_complete=search is not None and search.is_complete,
         torch_version=shown.torch_version,
+        compiled_regions=shown.compiled_regions,
     )
 
 

@@ -143,8 +143,11 @@ def closing(verdicts: ProgramVerdict) -> str:
     if outcome.ending is Ending.TIMED_OUT:
         found = f"{_counted(verdicts)} until then; " if verdicts.races else ""
         return f"racegate: {found}{outcome.message}"
+    regions = outcome.compiled_regions
+    compiled = f", {regions} compiled region{'s' if regions > 1 else ''}" if regions else ""
     text = (
-        f"racegate: {_counted(verdicts)} in {outcome.events} events (torch {outcome.torch_version})"
+        f"racegate: {_counted(verdicts)} in {outcome.events} events "
+        f"(torch {outcome.torch_version}{compiled})"
     )
     if outcome.ending is Ending.FAILED:
         why = outcome.message or f"it ended with exit code {outcome.exit_code}"
