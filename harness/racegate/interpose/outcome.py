@@ -9,7 +9,7 @@ from itertools import zip_longest
 import msgspec
 
 from racegate.history.finding import Race
-from racegate.history.schedule import Holds
+from racegate.history.schedule import AccessPlace, Holds
 
 DEVICE = "RACEGATE_DEVICE"  # environment: which device the process stands up
 
@@ -105,6 +105,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     events: operations, accesses, records and waits that were recorded
     findings: pairs of places that nothing orders; observations: what the program marked, in order
     not_seen: what the verdict does not cover, by kind, and how often
+    positions: where the accesses of findings stand, by their labels
     realised: hold to how often it kept an operation back; torch_version: of the program's torch
     compiled_regions: graphs that `torch.compile` made of the program's code, which ran as compiled
     """
@@ -118,6 +119,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     findings: tuple[Race, ...] = ()
     observations: tuple[Observation, ...] = ()
     not_seen: dict[str, int] = {}
+    positions: dict[str, AccessPlace] = {}
     realised: dict[str, int] = {}
     torch_version: str = ""
     compiled_regions: int = 0

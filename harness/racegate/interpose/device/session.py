@@ -35,6 +35,7 @@ class Session:
     not_seen: what was asked and could not be followed exactly, by kind, for the verdict
     parts: labels of a graph's operations, by the label of its replay
     drain: takes in what was logged, if anything was: always before anything else is judged
+    within: the frames of torch inside the innermost of a stack that `stack` gave
     off_record: inside, what a thread does is a compiler's: no operation of the program, no wait
     """
 
@@ -73,7 +74,7 @@ class Session:
         self.off_record = OwnDepth()
         self._streams: dict[int, int] = {}
         self._unsettled: dict[int, tuple[int, Version]] = {}
-        self._walk = new_walk(kind_of_code)
+        self._walk, self.within = new_walk(kind_of_code)
         self._main = threading.get_ident()
         default = self.recorder.add_stream("the default stream", is_legacy=True)
         self._streams.update({0: default, 1: default})
