@@ -63,7 +63,7 @@ from racegate.faults.catalogue import find_fault
 from racegate.history.exit_code import ExitCode
 from racegate.history.finding import Benign, Verdict
 from racegate.history.witness import load_witnesses, save
-from racegate.jobs.causes import LookedInto, look_into
+from racegate.jobs.causes import CauseLook, look_into
 from racegate.jobs.gate import GateJudge, GateResult, GateSpec, run_gate
 from racegate.jobs.pools.time_limit import TIMEOUT_S
 from racegate.jobs.selection import changed_files
@@ -75,7 +75,7 @@ from racegate.report.causes import (
     told_of_account,
     told_plainly,
 )
-from racegate.report.text import Detail, print_gate, standing_in
+from racegate.report.text import GateView, print_gate, standing_in
 from racegate.report.timeline.drawing import Examined, page_of, seen_in
 from racegate.scenario.shipped import shipped_scripts
 
@@ -207,7 +207,7 @@ class _Shown:
     ci: CiOptions
     json: str | None
     wanted: PictureFiles
-    detail: Detail
+    detail: GateView
     budget: int | None
     seed: int
     out: Path | None
@@ -230,7 +230,7 @@ class _Shown:
         draw(self.wanted, seen[0] if seen else None)
         return result.exit_code
 
-    def _told(self, looked: LookedInto, seen: Examined | None) -> ToldCause:
+    def _told(self, looked: CauseLook, seen: Examined | None) -> ToldCause:
         """One cause, with what was written of it."""
         sight = looked.sight
         is_unseen = sight is not None and sight.result is None
@@ -261,7 +261,7 @@ def _chosen(given: GateSpec, changed: str | None, select: str | None) -> GateSpe
     return given if select is None else given.selected(select)
 
 
-def _write_cause(folder: Path, looked: LookedInto, seen: Examined, *, seed: int) -> tuple[str, ...]:
+def _write_cause(folder: Path, looked: CauseLook, seen: Examined, *, seed: int) -> tuple[str, ...]:
     """A witness and a page, named after the signature; what is printed of them."""
     name = re.sub(r"[^A-Za-z0-9_.]+", "-", looked.shared.signature).strip("-")[:NAME_LENGTH_MAX]
     witness, page = folder / f"{name}.witness.json", folder / f"{name}.html"

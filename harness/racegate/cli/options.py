@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
     from racegate.device.cuda.site import CudaSite
-    from racegate.report.text import Detail
+    from racegate.report.text import GateView
     from racegate.scenario.spec import OwnScenario, Scenario
 
 
@@ -372,11 +372,11 @@ def write_bytes(path: Path, content: bytes) -> None:
         raise BrokenHarnessError(f"cannot write {path}: {error.strerror or error}") from error
 
 
-def detail_of(verbose: bool | None) -> Detail:  # noqa: FBT001
+def detail_of(verbose: bool | None) -> GateView:  # noqa: FBT001
     """How much of a gate is printed, by the option --verbose."""
-    from racegate.report.text import Detail
+    from racegate.report.text import GateView
 
-    return Detail.ALL if verbose else Detail.CAUSES
+    return GateView.ALL if verbose else GateView.CAUSES
 
 
 def benign_of(is_strict: bool | None) -> Benign:  # noqa: FBT001

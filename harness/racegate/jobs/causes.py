@@ -8,14 +8,14 @@ from typing import NamedTuple
 
 from racegate.check.checker import Checker
 from racegate.check.repro.minimise import gone_on, with_few_holds
-from racegate.check.repro.search import Sight
+from racegate.check.repro.search import FailureSighting
 from racegate.faults.catalogue import find_fault
 from racegate.faults.fault import Fault
 from racegate.history.outcome import RunResult, SharedFinding
 from racegate.jobs.gate import GateSpec
 
 
-class LookedInto(NamedTuple):
+class CauseLook(NamedTuple):
     """What is shown of a finding that scenarios share. result: of the run that is shown
 
     sight: of the search for a run in which a user sees it, None if there was none to make
@@ -25,12 +25,12 @@ class LookedInto(NamedTuple):
     checker: Checker
     fault: Fault | None
     result: RunResult
-    sight: Sight | None
+    sight: FailureSighting | None
 
 
 def look_into(
     shared: SharedFinding, given: GateSpec, *, budget: int | None, seed: int
-) -> LookedInto:
+) -> CauseLook:
     """Runs the first scenario of it again. budget: schedules of a search for a run in which a user
     sees it; None: no search
     """
@@ -39,7 +39,7 @@ def look_into(
     fault = None if run.fault is None else find_fault(run.fault)
     checker = Checker(scenario, replay=f"racegate run {path}")
     if budget is None:
-        return LookedInto(shared, checker, fault, with_few_holds(checker, run, fault), None)
-    return LookedInto(
+        return CauseLook(shared, checker, fault, with_few_holds(checker, run, fault), None)
+    return CauseLook(
         shared, checker, fault, *gone_on(checker, run, fault, budget=budget, seed=seed)
     )

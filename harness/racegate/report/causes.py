@@ -17,7 +17,7 @@ from racegate.scenario.untrusted.console import line, lines
 from racegate.scenario.untrusted.text import many
 
 if TYPE_CHECKING:  # or a single run would import the search
-    from racegate.check.repro.search import Sight
+    from racegate.check.repro.search import FailureSighting
 
 BLOCKS_MAX = 8
 NAMES_MAX = 3
@@ -72,7 +72,7 @@ def told_of_account(
     )
 
 
-def sight_text(sight: Sight) -> str:
+def sight_text(sight: FailureSighting) -> str:
     """That no run was found in which a user sees what is wrong, and how far it was looked."""
     tried = many(sight.schedules, "schedule")
     if sight.is_complete:

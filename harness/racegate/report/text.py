@@ -75,7 +75,7 @@ def _cell(run: RunResult) -> str:
     return run.text if run.verdict is Verdict.BENIGN else str(run.verdict)
 
 
-class Detail(StrEnum):
+class GateView(StrEnum):
     """How much of a gate is printed. CAUSES: a screen; ALL: also each scenario"""
 
     CAUSES = "causes"
@@ -86,7 +86,7 @@ def print_gate(
     console: Console,
     result: GateResult,
     causes: Sequence[ToldCause] | None = None,
-    detail: Detail = Detail.CAUSES,
+    detail: GateView = GateView.CAUSES,
 ) -> None:
     """Each cause once, what else keeps the gate from passing, and the verdict with its assumptions.
 
@@ -94,14 +94,14 @@ def print_gate(
     """
     if causes is None:
         causes = [told_plainly(shared) for shared in standing_in(result)]
-    if detail is Detail.ALL:
+    if detail is GateView.ALL:
         console.print(gate_table(result.scenarios))
         for run in result.scenarios:
             if run.findings or run.unmet or run.breakages:
                 console.print(line((run.scenario, "bold")))
                 _print_details(console, run, None)
     print_causes(console, causes, STYLE)
-    if detail is Detail.CAUSES:
+    if detail is GateView.CAUSES:
         print_unfinished(console, result.scenarios)
     print_reasons(console, "not exercised", result.unmet)
     if any(UNAUDITED in run.warnings for run in result.scenarios):

@@ -14,7 +14,7 @@ from racegate.check.checker import Checker, Checkers
 from racegate.check.expected import CheckError
 from racegate.check.findings import digest_of
 from racegate.check.judge import Judged
-from racegate.check.repro.search import Sight, seen_by_user, symbolic_schedule
+from racegate.check.repro.search import FailureSighting, seen_by_user, symbolic_schedule
 from racegate.explore.ladder import reversals
 from racegate.explore.shrink import RUNS_MAX as RUNS_MAX
 from racegate.explore.shrink import Case, Shrunk, shrink
@@ -162,7 +162,7 @@ def with_few_holds(checker: Checker, result: RunResult, fault: Fault | None) -> 
 
 def gone_on(
     checker: Checker, result: RunResult, fault: Fault | None, *, budget: int, seed: int
-) -> tuple[RunResult, Sight | None]:
+) -> tuple[RunResult, FailureSighting | None]:
     """A failure under as few holds as show it, in a run in which a user sees it if there is one;
     and what came of looking for that, None if there was no need.
     """

@@ -142,7 +142,7 @@ def search(
     return result
 
 
-class Sight(msgspec.Struct, frozen=True, kw_only=True):
+class FailureSighting(msgspec.Struct, frozen=True, kw_only=True):
     """What came of looking for a run in which a user sees what is wrong: the run under holds, None
     if none was found, how many schedules were run for it, and whether those were all there are.
     """
@@ -154,7 +154,7 @@ class Sight(msgspec.Struct, frozen=True, kw_only=True):
 
 def seen_by_user(
     checker: Checker, fault: Fault | None, *, signature: str, budget: int = BUDGET, seed: int = 0
-) -> Sight:
+) -> FailureSighting:
     """Goes on behind the first run that went wrong, to one in which a user sees it.
 
     signature: of the failure that is gone on with
@@ -166,12 +166,12 @@ def seen_by_user(
     subject = CheckSubject(checker, fault, is_audited=False, is_wrong=is_wanted)
     climbed = climb(subject, lanes=checker.lanes, budget=budget, seed=seed)
     if climbed.wrong is None:
-        return Sight(result=None, schedules=climbed.schedules, is_complete=climbed.is_complete)
+        return FailureSighting(result=None, schedules=climbed.schedules, is_complete=climbed.is_complete)
     result = as_holds(checker, climbed.wrong, fault)
     # A stepped run that no holds repeat cannot be shown to anybody.
     is_told = climbed.wrong.schedule is not None or result is not climbed.wrong.value.result
     found = result if is_told and is_seen(result.findings) else None
-    return Sight(result=found, schedules=climbed.schedules, is_complete=False)
+    return FailureSighting(result=found, schedules=climbed.schedules, is_complete=False)
 
 
 def _broken_off(first: RunResult, breakage: Breakage) -> RunResult:
