@@ -254,7 +254,7 @@ def test_the_page_of_a_race_says_it_all_and_loads_nothing(tmp_path: Path) -> Non
 SCENARIO = SCENARIOS / "finish_and_condense.toml"
 SEEDED = ["--fault", "accepted-copy-after-row-move"]
 ONE = ["-k", "finish-and-condense", "--workers", "1", "--explore", "eager"]
-GATE = ["gate", "--scenarios", str(SCENARIOS), *ONE, *SEEDED]
+GATE = ["gate", "-v", "--scenarios", str(SCENARIOS), *ONE, *SEEDED]
 
 
 def drawn_by(call: list[str], folder: Path, *options: str) -> list[str]:

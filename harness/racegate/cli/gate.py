@@ -17,14 +17,10 @@ from rich.table import Column, Table
 from racegate.check.repro.minimise import as_found
 from racegate.check.repro.search import BUDGET
 from racegate.cli.ci import (
-    BaselineOption,
     ChangedOption,
     CiOptions,
-    GithubOption,
-    JunitOption,
-    SarifOption,
-    UpdateOption,
-    beside_baseline,
+    ratchet_of,
+    with_ci,
     write_reports,
 )
 from racegate.cli.options import (
@@ -102,6 +98,7 @@ ListOption = Annotated[
 
 
 @app.command()
+@with_ci
 def gate(
     fault: FaultOption = None,
     scenarios: ScriptsOption = None,
@@ -118,11 +115,8 @@ def gate(
     strict: StrictOption = None,
     timeout: TimeoutOption = TIMEOUT_S,
     changed: ChangedOption = None,
-    baseline: BaselineOption = None,
-    update_baseline: UpdateOption = None,
-    junit: JunitOption = None,
-    sarif: SarifOption = None,
-    github: GithubOption = None,
+    *,
+    ci: CiOptions,
     svg: SvgOption = None,
     html: HtmlOption = None,
     trace_out: TraceOutOption = None,
@@ -140,15 +134,6 @@ def gate(
     """Run every scenario on the virtual device through all oracles. The result is the same for any
     number of workers.
     """
-    ci = CiOptions(
-        junit=junit,
-        sarif=sarif,
-        is_github=bool(github),
-        is_annotated=json != "-",
-        baseline=baseline,
-        is_update=bool(update_baseline),
-    )
-    ci.check()
     given = _chosen(_given(scenarios, must_fail), changed, select)
     if only_list:
         _print_list(given, json)
@@ -215,9 +200,12 @@ class _Shown:
     def show(self, found: GateResult, given: GateSpec, *, is_looked_into: bool) -> int:
         """Tells it, draws the first cause, and gives the exit code."""
         judged = msgspec.structs.replace(found, benign=self.benign)
-        result = beside_baseline(judged, self.ci)
+        is_sound = judged.verdict is not Verdict.BROKEN_HARNESS
+        ratchet = ratchet_of(judged.scenarios, self.ci, self.benign) if is_sound else None
+        result = msgspec.structs.replace(judged, baseline=ratchet)
         causes = None
         seen: list[Examined | None] = []
+        shown = {}
         if is_looked_into:
             standing = standing_in(result)[:BLOCKS_MAX]
             looked = [
@@ -225,19 +213,20 @@ class _Shown:
             ]
             seen = [seen_in(one.checker, one.result, one.fault) for one in looked]
             causes = [self._told(*pair) for pair in zip(looked, seen, strict=True)]
-        tell(self.json, result, lambda: print_gate(stdout_console(), result, causes, self.detail))
-        write_reports(result, given, self.ci)
+            shown = {one.judged.result.scenario: one.shown for one in seen if one is not None}
+        show = partial(print_gate, causes=causes, detail=self.detail, shown=shown)
+        tell(self.json, result, lambda: show(stdout_console(), result))
+        write_reports(result, given, self.ci, self.json)
         draw(self.wanted, seen[0] if seen else None)
         return result.exit_code
 
     def _told(self, looked: CauseLook, seen: Examined | None) -> ToldCause:
         """One cause, with what was written of it."""
-        sight = looked.sight
-        is_unseen = sight is not None and sight.result is None
-        further = sight_text(sight) if is_unseen and sight is not None else ""
         if seen is None:
             return told_plainly(looked.shared)
-        told = told_of_account(looked.shared, seen.found.account, looked.result.schedule, further)
+        told = told_of_account(
+            looked.shared, seen.found.account, looked.result.schedule, sight_text(looked.sight)
+        )
         if self.out is None:
             return told
         return told._replace(files=_write_cause(self.out, looked, seen, seed=self.seed))

@@ -115,8 +115,7 @@ def run(
         assert trace is not None
         loaded, command = _from_log(trace, rows=rows, scale=scale, step_ms=step_ms, seed=seed)
     schedule = Schedule() if hold is None else parse_schedule(hold)
-    found = None if fault is None else find_fault(fault)
-    is_audited = audit is Audit.ON
+    found, is_audited = None if fault is None else find_fault(fault), audit is Audit.ON
     with limited_time(timeout, f"running {loaded.name}"):
         checker = Checker(loaded, replay=command, cuda=site)
         judged = sight = None
@@ -130,8 +129,8 @@ def run(
             result, sight = gone_on(checker, result, found, budget=budget, seed=seed)
     result = result if is_audited or device is ExecutionDevice.CUDA else unaudited(result)
     seen = seen_in(checker, result, found, judged)
-    further = "" if sight is None or sight.result is not None else sight_text(sight)
-    tell(json, result, lambda: print_run(stdout_console(), result, shown_of(seen), further))
+    show = partial(print_run, shown=shown_of(seen), further=sight_text(sight))
+    tell(json, result, lambda: show(stdout_console(), result))
     draw(PictureFiles(svg, html, trace_out), seen)
     if witness is not None:
         _write_witness(witness, checker.scenario, result, found, seed=seed)

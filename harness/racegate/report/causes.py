@@ -72,8 +72,12 @@ def told_of_account(
     )
 
 
-def sight_text(sight: FailureSighting) -> str:
-    """That no run was found in which a user sees what is wrong, and how far it was looked."""
+def sight_text(sight: FailureSighting | None) -> str:
+    """That no run was found in which a user sees what is wrong, and how far it was looked; empty if
+    one was, or nobody looked.
+    """
+    if sight is None or sight.result is not None:
+        return ""
     tried = many(sight.schedules, "schedule")
     if sight.is_complete:
         tried = f"{tried}, one of every class,"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -87,10 +87,11 @@ def print_gate(
     result: GateResult,
     causes: Sequence[ToldCause] | None = None,
     detail: GateView = GateView.CAUSES,
+    shown: Mapping[str, ShownFinding] | None = None,
 ) -> None:
     """Each cause once, what else keeps the gate from passing, and the verdict with its assumptions.
 
-    causes: looked into; None: as the findings say them
+    causes: looked into; None: as the findings say them; shown: of scenarios, by name
     """
     if causes is None:
         causes = [told_plainly(shared) for shared in standing_in(result)]
@@ -99,7 +100,7 @@ def print_gate(
         for run in result.scenarios:
             if run.findings or run.unmet or run.breakages:
                 console.print(line((run.scenario, "bold")))
-                _print_details(console, run, None)
+                _print_details(console, run, (shown or {}).get(run.scenario))
     print_causes(console, causes, STYLE)
     if detail is GateView.CAUSES:
         print_unfinished(console, result.scenarios)

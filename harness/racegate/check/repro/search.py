@@ -166,7 +166,9 @@ def seen_by_user(
     subject = CheckSubject(checker, fault, is_audited=False, is_wrong=is_wanted)
     climbed = climb(subject, lanes=checker.lanes, budget=budget, seed=seed)
     if climbed.wrong is None:
-        return FailureSighting(result=None, schedules=climbed.schedules, is_complete=climbed.is_complete)
+        return FailureSighting(
+            result=None, schedules=climbed.schedules, is_complete=climbed.is_complete
+        )
     result = as_holds(checker, climbed.wrong, fault)
     # A stepped run that no holds repeat cannot be shown to anybody.
     is_told = climbed.wrong.schedule is not None or result is not climbed.wrong.value.result

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from racegate.cli.ci import JunitOption, SarifOption, write_checked
+from racegate.cli.ci import CiOptions, code_beside, ratchet_of, with_ci, write_checked
 from racegate.cli.foreign.searching import minimised_file, search_target
 from racegate.cli.foreign.selection import ExceptOption, without
 from racegate.cli.options import (
@@ -165,6 +165,7 @@ def run(
 
 @app.command()
 @with_limits
+@with_ci
 def gate(
     command: CommandArgument,
     scenarios: ScriptsOption = None,
@@ -174,8 +175,7 @@ def gate(
     strict: StrictOption = None,
     *,
     limits: Limits,
-    junit: JunitOption = None,
-    sarif: SarifOption = None,
+    ci: CiOptions,
     verbose: VerboseOption = None,
     json: JsonOption = None,
 ) -> None:
@@ -201,10 +201,12 @@ def gate(
     found = gated(judged)
     files = {scenario.name: str(path) for path, scenario in loaded}
     benign = benign_of(strict)
-    code = found.exit_code(benign)
+    ratchet = ratchet_of(found.results, ci, benign)
+    code = code_beside(found, ratchet, benign)
     show = partial(print_target_gate, benign=benign, detail=detail_of(verbose))
     tell(json, found, lambda: show(stdout_console(), found))
-    write_checked(checked_results(judged, files, code=code, benign=benign), junit, sarif)
+    checked = checked_results(judged, files, code=code, benign=benign, ratchet=ratchet)
+    write_checked(checked, str(found.verdict), ci, json)
     raise typer.Exit(code)
 
 

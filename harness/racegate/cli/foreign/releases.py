@@ -12,7 +12,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from racegate.cli.ci import JunitOption, SarifOption, write_checked
+from racegate.cli.ci import CiOptions, code_beside, ratchet_of, with_ci, write_checked
 from racegate.cli.foreign.pictures import write_engine_page
 from racegate.cli.foreign.searching import minimised_file, search_target
 from racegate.cli.foreign.selection import ExceptOption, without
@@ -180,6 +180,7 @@ def run(
     raise typer.Exit(exit_code([judged.verdict], benign=benign_of(strict)))
 
 
+@with_ci
 def gate(
     cell: ReleaseCell,
     *,
@@ -190,9 +191,8 @@ def gate(
     strict: StrictOption = None,
     witness: WitnessesOption = None,
     log: LogOption = None,
-    junit: JunitOption = None,
-    sarif: SarifOption = None,
     html: HtmlOption = None,
+    ci: CiOptions,
     verbose: VerboseOption = None,
     json: JsonOption = None,
 ) -> None:
@@ -218,11 +218,13 @@ def gate(
             else:
                 _progress(f"{found.scenario}: {found.text}")
     results, benign = gated(shown), benign_of(strict)
-    code = results.exit_code(benign)
+    ratchet = ratchet_of(results.results, ci, benign)
+    code = code_beside(results, ratchet, benign)
     files = {one.scenario: str(place) for place, one in judged}
     show = partial(print_target_gate, benign=benign, detail=detail_of(verbose), told=tuple(files))
     tell(json, results, lambda: show(stdout_console(), results))
-    write_checked(checked_results(shown, files, code=code, benign=benign), junit, sarif)
+    checked = checked_results(shown, files, code=code, benign=benign, ratchet=ratchet)
+    write_checked(checked, str(results.verdict), ci, json)
     write_engine_page(html, judged)
     raise typer.Exit(code)
 
