@@ -56,15 +56,15 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     schema: str = SCHEMA
     scenario: str
     device: str
-    config: dict[str, dict[str, object]]
-    fault: str | None
-    schedule: tuple[str, ...]
+    config: dict[str, dict[str, object]] = {}
+    fault: str | None = None
+    schedule: tuple[str, ...] = ()
     verdict: Verdict
-    findings: tuple[Finding, ...]
-    stats: Stats
-    holds: tuple[HoldOutcome, ...]
-    unmet: tuple[str, ...]
-    warnings: tuple[str, ...]
+    findings: tuple[Finding, ...] = ()
+    stats: Stats = Stats()
+    holds: tuple[HoldOutcome, ...] = ()
+    unmet: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
     resolved: tuple[OptionChange, ...] = ()
     search: SearchSummary | None = None
     breakages: tuple[Breakage, ...] = ()
