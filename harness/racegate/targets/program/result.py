@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import msgspec
 
-from racegate.history.finding import Finding, FindingKind, Race, finding_of
+from racegate.history.finding import (
+    Cause,
+    Finding,
+    FindingKind,
+    Race,
+    causes_of,
+    finding_of,
+)
 from racegate.history.outcome import RunResult
 from racegate.history.stats import Stats
 from racegate.interpose.outcome import DeviceKind, Ending, Observation
@@ -21,10 +28,12 @@ class ProgramResult(RunResult, frozen=True, kw_only=True):
     observations: what the program marked in that run, in order
     expected: the same in the run without holds, where somebody named holds
     changes: what these, or other answers to completion queries, change
+    causes: the missing edges of the findings; one may be that of several
     suppressed: findings that are let stand; stale: suppressions that matched nothing
     left: landings that the search did not try; limits: why what it did not show may be harmful
     is_complete: every landing was tried
-    torch_version: of the program's torch
+    torch_version: of the program's torch; compiled_regions: graphs that torch.compile made of its
+        code and that ran as compiled, 0 where all of it ran as plain Python
     """
 
     ending: Ending
@@ -32,12 +41,14 @@ class ProgramResult(RunResult, frozen=True, kw_only=True):
     observations: tuple[Observation, ...]
     expected: tuple[Observation, ...] = ()
     changes: tuple[str, ...] = ()
+    causes: tuple[Cause, ...] = ()
     suppressed: tuple[Suppression, ...] = ()
     stale: tuple[Suppression, ...] = ()
     left: int = 0
     limits: tuple[str, ...] = ()
     is_complete: bool = False
     torch_version: str = ""
+    compiled_regions: int = 0
 
 
 def result_of_program(
@@ -64,12 +75,14 @@ def result_of_program(
         observations=shown.observations,
         expected=judged.base.observations if judged.holds else (),
         changes=changes,
+        causes=causes_of(judged.races),
         suppressed=judged.suppressed,
         stale=judged.stale,
         left=0 if search is None else search.left,
         limits=() if search is None else search.limits,
         is_complete=search is not None and search.is_complete,
         torch_version=shown.torch_version,
+        compiled_regions=shown.compiled_regions,
     )
 
 
