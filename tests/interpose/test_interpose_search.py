@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from racegate.history.finding import Hazard, Race, Side, Verdict
 from racegate.history.schedule import FORCED, AccessPlace, Hold, parse_hold, texts_of
-from racegate.interpose.outcome import QUERIES, DeviceKind, Ending, Observation, Outcome, Plan
+from racegate.interpose.device.touches import QUERIES
+from racegate.interpose.outcome import DeviceKind, Ending, Observation, Outcome, Plan
 from racegate.report.targets.programs import render
 from racegate.targets.common.landings import LandingRun, OnRun, combined, number_of, repeats
 from racegate.targets.common.search import LEFT_MAX, POLLS, VERDICTS, LandingSearch

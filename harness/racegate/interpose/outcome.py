@@ -31,10 +31,6 @@ class Ending(StrEnum):
     INTERRUPTED = "interrupted"
 
 
-# Not seen of a run that branches on whether something is complete.
-QUERIES = "completion queries that no edge settles (the other answer is a branch)"
-
-
 class DeviceKind(StrEnum):
     """VIRTUAL: host memory, on any machine. CUDA: a real GPU, recorded and held by latches."""
 

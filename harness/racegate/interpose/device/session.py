@@ -20,9 +20,8 @@ from racegate.interpose.device.host_threads import HeldThreads, HostThreads
 from racegate.interpose.device.listener import Listener, Runtime
 from racegate.interpose.device.queue import Queue, Work, WorkQueue
 from racegate.interpose.device.spans import AllocationSites, Place, Spans
-from racegate.interpose.device.touches import OTHER_THREADS, RefuseWrite, TouchWatch
+from racegate.interpose.device.touches import OTHER_THREADS, QUERIES, RefuseWrite, TouchWatch
 from racegate.interpose.native.library import new_walk
-from racegate.interpose.outcome import QUERIES
 from racegate.order.clocks import Clock, covers
 from racegate.order.ranges import Ranges
 from racegate.order.recorder import Conflict, Recorder, Stack, Version
