@@ -43,6 +43,7 @@ from racegate.interpose.program.install import Installed, enter, install
 from racegate.interpose.program.leftovers import adopt_orphans, end_children
 from racegate.interpose.program.names import buffer_name
 from racegate.interpose.program.processes import seen_of_children, track_processes
+from racegate.interpose.program.settings import track_allocator_settings
 from racegate.interpose.program.stdin import RewoundInput
 from racegate.interpose.program.timeouts import write_stacks_on_signal
 from racegate.order.findings import race_of
@@ -109,6 +110,7 @@ class Child:
         if job.plan.is_recording:
             self.installed.library.watch_pages()
         track_processes(self.session, self.installed.library)
+        track_allocator_settings(self.refuse)
 
     def arm(self, plan: Plan, result: Path) -> None:
         """The plan alone, for a process that entered the device before it was forked."""
