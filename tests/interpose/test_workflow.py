@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -104,6 +105,14 @@ def test_a_witness_comes_back_as_it_was_written(saved: Path, script: Program) ->
     assert (first.name, first.lane, first.is_write) == ("d2h@x.py:step#1", "stream 1", True)
     assert (witness.finding.hazard, witness.finding.edge) == (Hazard.READ_AFTER_WRITE, "wait")
     assert witness.versions["torch"] == "2.14.1"
+
+
+def test_a_witness_keeps_what_the_device_said_of_itself(tmp_path: Path, script: Program) -> None:
+    given = replace(script, gpu="t4-16g", memory_bytes=1 << 30)
+    (path,) = save_witnesses(found(finding()), given, tmp_path / "t4.witness.json")
+    subject = PROGRAM_WITNESSES.load(path).subject
+    assert subject.checked(DeviceKind.VIRTUAL) == given
+    assert subject.checked(DeviceKind.CUDA) == script, "a real GPU is what it is"
 
 
 def test_each_divergent_finding_has_a_file(tmp_path: Path, script: Program) -> None:

@@ -36,6 +36,7 @@ from racegate.interpose.errors import INTERRUPTED, ExitCode
 from racegate.interpose.forkserver import JobServer
 from racegate.interpose.gpu.forward import ForwardLibrary
 from racegate.interpose.gpu.install import GpuDevice
+from racegate.interpose.gpus import GPUS, VIRTUAL_GPU, GpuFacts, facts_seen
 from racegate.interpose.kernels.memo import Memo
 from racegate.interpose.outcome import DEVICE, DeviceKind, Ending, Job, Outcome, Plan
 from racegate.interpose.program.failures import is_ours, words_for
@@ -82,6 +83,7 @@ class Child:
         self._result = Path()
         self._kept_open: int | None = None
         self._pid = 0
+        self._gpu: GpuFacts | None = None
         self._named: dict[int, tuple[Conflict, str, tuple[tuple[str, int, str], ...] | None]] = {}
         self.run = ProgramRun(self.findings, self.installed.read)
 
@@ -102,15 +104,23 @@ class Child:
         self._kept_open = fcntl.fcntl(opened, fcntl.F_DUPFD_CLOEXEC, RESULT_FD_MIN)
         os.close(opened)
         write_stacks_on_signal(Path(job.stacks), self._stop)
-        if job.memory_bytes:
-            self.installed.library.limit_memory(job.memory_bytes)
+        self._be_gpu(job)
         # What runs behind the script is judged too: the library answers until nothing is left.
         atexit.unregister(self.installed.library.hush)
         enter(self.installed, self.refuse)
+        self._gpu = facts_seen(torch.cuda.get_device_properties(0))
         if job.plan.is_recording:
             self.installed.library.watch_pages()
         track_processes(self.session, self.installed.library)
         track_allocator_settings(self.refuse)
+
+    def _be_gpu(self, job: Job) -> None:
+        """What the virtual device says of itself, before anybody asks."""
+        library, facts = self.installed.library, GPUS.get(job.gpu, VIRTUAL_GPU)
+        if job.gpu:
+            library.set_gpu(facts)
+        if memory_bytes := job.memory_bytes or facts.memory_bytes:
+            library.limit_memory(memory_bytes)
 
     def arm(self, plan: Plan, result: Path) -> None:
         """The plan alone, for a process that entered the device before it was forked."""
@@ -164,6 +174,7 @@ class Child:
             not_seen=dict(session.not_seen) | seen_of_children(self.installed.library),
             realised=session.queue.realised,
             torch_version=str(torch.__version__),
+            gpu=self._gpu,
         )
         data = msgspec.json.encode(outcome)
         if self._kept_open is None:

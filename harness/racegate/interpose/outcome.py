@@ -10,6 +10,7 @@ import msgspec
 
 from racegate.history.finding import Race
 from racegate.history.schedule import Holds
+from racegate.interpose.gpus import GpuFacts
 
 DEVICE = "RACEGATE_DEVICE"  # environment: which device the process stands up
 
@@ -57,7 +58,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     result: a file that is there; stacks: the folder for where it stands when its time is over
     timeout_s: 0 for none; suppressed: signatures that the program's own tests pass over
-    memory_bytes: what the virtual device has, 0 for half of the host's
+    memory_bytes: what the virtual device has, 0 for what its GPU has
+    gpu: which of `GPUS` it says that it is; empty for none of them, with half of the host's memory
     """
 
     argv: tuple[str, ...]
@@ -66,6 +68,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     stacks: str = ""
     timeout_s: float = 0.0
     memory_bytes: int = 0
+    gpu: str = ""
     suppressed: tuple[str, ...] = ()
     is_quiet: bool = False
 
@@ -92,6 +95,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     findings: pairs of places that nothing orders; observations: what the program marked, in order
     not_seen: what the verdict does not cover, by kind, and how often
     realised: hold to how often it kept an operation back; torch_version: of the program's torch
+    gpu: what the device said of itself, where a program could ask
     """
 
     ending: Ending
@@ -105,6 +109,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     not_seen: dict[str, int] = {}
     realised: dict[str, int] = {}
     torch_version: str = ""
+    gpu: GpuFacts | None = None
 
     @property
     def seen(self) -> tuple[object, ...]:

@@ -33,6 +33,7 @@ from racegate.cli.replay import replay
 from racegate.cli.sets import CampaignOptions, campaign_options, with_set
 from racegate.history.schedule import parse_holds
 from racegate.interpose.errors import BadInput
+from racegate.interpose.gpus import GPUS
 from racegate.interpose.outcome import DeviceKind
 from racegate.jobs.foreign.draws import ScenarioDraw
 from racegate.jobs.foreign.opened import NUMBER, TargetOptions
@@ -67,7 +68,16 @@ MemoryOption = Annotated[
         metavar="SIZE",
         parser=_bytes_of,
         show_default=False,
-        help="Of the virtual device, as 8G. Half of the host's, if it is not given.",
+        help="Of the virtual device, as 8G, in the place of that of --gpu or half of the host's.",
+    ),
+]
+GpuOption = Annotated[
+    str,
+    typer.Option(
+        "--gpu",
+        metavar="NAME",
+        show_default=False,
+        help=f"What the virtual device says that it is: {', '.join(GPUS)}.",
     ),
 ]
 
@@ -101,6 +111,7 @@ def run(
         int, typer.Option(min=0, help='With --hold: how often queries are answered "not ready".')
     ] = 0,
     device: DeviceKindOption = DeviceKind.VIRTUAL,
+    gpu: GpuOption = "",
     memory: MemoryOption = 0,
     timeout: RunTimeoutOption = 0.0,
     strict: StrictOption = None,
@@ -115,7 +126,7 @@ def run(
     known = load_suppressions(suppressions) if suppressions else ()
     signatures = tuple(one.signature for one in known)
     checked = found_program(
-        tuple(program), timeout_s=timeout, suppressed=signatures, memory_bytes=memory
+        tuple(program), timeout_s=timeout, suppressed=signatures, memory_bytes=memory, gpu=gpu
     )
     stdout = PrintPlace.STDERR if json == "-" else PrintPlace.PLAIN
     holds = parse_holds(hold or ())
@@ -132,13 +143,13 @@ def run(
                 on_run=progress.show,
             )
     verdicts = msgspec.structs.replace(verdicts, benign=benign_of(strict))
-    command = shlex.join([*_told_again(device, memory=memory), *program])
+    command = shlex.join([*_told_again(device, memory=memory, gpu=gpu), *program])
     result = result_of_program(verdicts, command, device)
     tell(json, result, lambda: print(printable_lines(render(verdicts, command)), file=sys.stderr))
     write_checked(checked_program(verdicts, command), junit, sarif)
     _write_page(verdicts, command, html)
     if witness is not None:
-        _save(verdicts, checked, witness, _told_again(device, memory=0))
+        _save(verdicts, checked, witness, _told_again(device))
     raise typer.Exit(verdicts.exit_code)
 
 
@@ -196,11 +207,12 @@ class SearchProgress:
         self._bar.stop()
 
 
-def _told_again(device: DeviceKind, *, memory: int) -> list[str]:
+def _told_again(device: DeviceKind, *, memory: int = 0, gpu: str = "") -> list[str]:
     """The options of the device, as commands that are printed repeat them."""
     if device is not DeviceKind.VIRTUAL:
         return ["--device", device.value]
-    return ["--memory", f"{memory >> 20}M"] if memory else []
+    named = ["--gpu", gpu] if gpu else []
+    return [*named, "--memory", f"{memory >> 20}M"] if memory else named
 
 
 def _write_page(verdicts: ProgramVerdict, command: str, html: Path | None) -> None:

@@ -51,7 +51,7 @@ def result_of_program(
         scenario=command,
         target=f"a program on torch {shown.torch_version}",
         device=kind,
-        config={},
+        config={} if shown.gpu is None else {"gpu": msgspec.structs.asdict(shown.gpu)},
         fault=None,
         schedule=texts_of(judged.holds),
         verdict=judged.verdict,

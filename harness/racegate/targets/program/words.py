@@ -7,6 +7,7 @@ from itertools import zip_longest
 
 from racegate.history.finding import Race, Side, Verdict
 from racegate.history.schedule import texts_of
+from racegate.interpose.gpus import VIRTUAL_GPU
 from racegate.interpose.outcome import Ending, Observation, Outcome
 from racegate.targets.common.landings import LandingRun
 from racegate.targets.common.search import VERDICTS
@@ -118,15 +119,19 @@ def closing(verdicts: ProgramVerdict) -> str:
     if outcome.ending is Ending.TIMED_OUT:
         found = f"{_counted(verdicts)} until then; " if verdicts.races else ""
         return f"racegate: {found}{outcome.message}"
-    text = (
-        f"racegate: {_counted(verdicts)} in {outcome.events} events (torch {outcome.torch_version})"
-    )
+    text = f"racegate: {_counted(verdicts)} in {outcome.events} events ({_made_with(outcome)})"
     if outcome.ending is Ending.FAILED:
         why = outcome.message or f"it ended with exit code {outcome.exit_code}"
         return f"{text}; the script failed by itself: {why}"
     if outcome.ending is Ending.INTERRUPTED:
         return f"{text}, as far as it came: interrupted"
     return text
+
+
+def _made_with(outcome: Outcome) -> str:
+    """Which torch, and which GPU if the device has the name of one."""
+    torch, gpu = f"torch {outcome.torch_version}", outcome.gpu
+    return torch if gpu is None or gpu.name == VIRTUAL_GPU.name else f"{torch}; {gpu.text}"
 
 
 def _counted(verdicts: ProgramVerdict) -> str:

@@ -21,18 +21,33 @@ from racegate.history.witness import (
     sealed,
     versions,
 )
-from racegate.interpose.outcome import Observation, Outcome
+from racegate.interpose.outcome import DeviceKind, Observation, Outcome
 from racegate.scenario.strict import StrictStruct
 from racegate.targets.common.landings import LandingRun
 from racegate.targets.program.judge import ProgramVerdict
-from racegate.targets.program.launch import Program
+from racegate.targets.program.launch import Program, checked_program
 from racegate.targets.program.words import ending_of
 
 
 class ProgramSubject(StrictStruct, frozen=True, kw_only=True, tag="program", tag_field="of"):
-    """A program. argv: the script with its arguments, as from the folder it was started in"""
+    """A program. argv: the script with its arguments, as from the folder it was started in
+
+    gpu, memory_bytes: what the virtual device said of itself, as in `Program`
+    """
 
     argv: tuple[str, ...]
+    gpu: str = ""
+    memory_bytes: int = 0
+
+    def checked(self, kind: DeviceKind, *, timeout_s: float = 0.0) -> Program:
+        """The program, to be run on such a device: a real one is what it is. Raises BadInput if it
+        is not where it was, seen from this folder.
+        """
+        if kind is not DeviceKind.VIRTUAL:
+            return checked_program(self.argv, timeout_s=timeout_s)
+        return checked_program(
+            self.argv, timeout_s=timeout_s, gpu=self.gpu, memory_bytes=self.memory_bytes
+        )
 
 
 class ProgramWitness(SealedWitness, frozen=True, kw_only=True):
@@ -66,7 +81,9 @@ def witness_of(race: Race, landing: LandingRun[Outcome], program: Program) -> Pr
     return sealed(
         ProgramWitness(
             title=_title(race),
-            subject=ProgramSubject(argv=program.argv),
+            subject=ProgramSubject(
+                argv=program.argv, gpu=program.gpu, memory_bytes=program.memory_bytes
+            ),
             holds=texts_of(landing.holds),
             polls=landing.polls,
             signature=race.signature,
