@@ -122,10 +122,10 @@ def faults_mutate(
         typer.Option(metavar="NAME", help="Mutate the source of a room in place of the edges."),
     ] = None,
     sample: Annotated[
-        int | None, typer.Option(min=1, help="Only so many mutants of the source, by seed.")
+        int | None, typer.Option(min=1, help="Only so many mutants that matter, by seed.")
     ] = None,
     per_feature: Annotated[
-        int | None, typer.Option(min=1, help="Only so many of each feature of the engine, by seed.")
+        int | None, typer.Option(min=1, help="So many that matter of each feature of the engine.")
     ] = None,
     seed: SeedOption = 0,
     keep: Annotated[
