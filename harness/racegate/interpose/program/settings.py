@@ -30,5 +30,5 @@ def _set(name: str, value: str, refuse: Callable[[str], None]) -> None:
         refuse(f"{_OTHER_BACKEND}, which the program sets by {name}")
     set_now: Any = getattr(torch._C, "_accelerator_setAllocatorSettings", None)
     if set_now is None:  # torch before 2.9
-        set_now = torch._C._cuda_cudaCachingAllocator_set_allocator_settings  # type: ignore[attr-defined]
+        set_now = torch._C._cuda_cudaCachingAllocator_set_allocator_settings
     set_now(value)
