@@ -20,7 +20,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import msgspec
 import torch
@@ -36,15 +36,15 @@ from racegate.interpose.errors import INTERRUPTED, ExitCode
 from racegate.interpose.forkserver import JobServer
 from racegate.interpose.gpu.forward import ForwardLibrary
 from racegate.interpose.gpu.install import GpuDevice
-from racegate.interpose.gpus import GPUS, VIRTUAL_GPU, GpuFacts, facts_seen
+from racegate.interpose.gpus import GPUS, VIRTUAL_GPU, GpuFacts
 from racegate.interpose.kernels.memo import Memo
 from racegate.interpose.outcome import DEVICE, DeviceKind, Ending, Job, Outcome, Plan
 from racegate.interpose.program.failures import is_ours, words_for
+from racegate.interpose.program.imports import track_allocator_settings
 from racegate.interpose.program.install import Installed, enter, install
 from racegate.interpose.program.leftovers import adopt_orphans, end_children
 from racegate.interpose.program.names import buffer_name
 from racegate.interpose.program.processes import seen_of_children, track_processes
-from racegate.interpose.program.settings import track_allocator_settings
 from racegate.interpose.program.stdin import RewoundInput
 from racegate.interpose.program.timeouts import write_stacks_on_signal
 from racegate.order.findings import race_of
@@ -118,7 +118,7 @@ class Child:
         """What the virtual device says of itself, before anybody asks."""
         library, facts = self.installed.library, GPUS.get(job.gpu, VIRTUAL_GPU)
         if job.gpu:
-            library.set_gpu(facts)
+            library.set_gpu(facts.name, facts.numbers)
         if memory_bytes := job.memory_bytes or facts.memory_bytes:
             library.limit_memory(memory_bytes)
 
@@ -218,6 +218,19 @@ class Child:
         site = session.allocation_sites.find(conflict.low)
         reused_at = site[2] if site is not None and site[1] >= conflict.first.index else None
         self._named[id(conflict)] = (conflict, name, reused_at)
+
+
+def facts_seen(properties: Any) -> GpuFacts:
+    """properties: as `torch.cuda.get_device_properties` returns them, of any device"""
+    return GpuFacts(
+        name=properties.name,
+        memory_bytes=properties.total_memory,
+        compute_capability=(properties.major, properties.minor),
+        sm_count=properties.multi_processor_count,
+        sm_threads=properties.max_threads_per_multi_processor,
+        sm_shared_bytes=getattr(properties, "shared_memory_per_multiprocessor", 0),
+        l2_bytes=getattr(properties, "L2_cache_size", 0),
+    )
 
 
 def run_program(child: Child, argv: list[str]) -> int:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 
@@ -21,6 +19,17 @@ class GpuFacts(msgspec.Struct, frozen=True, kw_only=True):
     sm_threads: int
     sm_shared_bytes: int
     l2_bytes: int
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """All but its name and memory, as the native runtime is told them."""
+        return (
+            *self.compute_capability,
+            self.sm_count,
+            self.sm_threads,
+            self.sm_shared_bytes,
+            self.l2_bytes,
+        )
 
     @property
     def text(self) -> str:
@@ -63,16 +72,3 @@ GPUS = {
     "rtx5090-32g": _gpu("NVIDIA GeForce RTX 5090", 32, (12, 0), 170, 1536, 100, 96),
     "t4-16g": _gpu("Tesla T4", 16, (7, 5), 40, 1024, 64, 4),
 }
-
-
-def facts_seen(properties: Any) -> GpuFacts:
-    """properties: as `torch.cuda.get_device_properties` returns them, of any device"""
-    return GpuFacts(
-        name=properties.name,
-        memory_bytes=properties.total_memory,
-        compute_capability=(properties.major, properties.minor),
-        sm_count=properties.multi_processor_count,
-        sm_threads=properties.max_threads_per_multi_processor,
-        sm_shared_bytes=getattr(properties, "shared_memory_per_multiprocessor", 0),
-        l2_bytes=getattr(properties, "L2_cache_size", 0),
-    )

@@ -11,7 +11,6 @@ from mmap import mmap
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
-from racegate.interpose.gpus import GpuFacts
 from racegate.order.ranges import Ranges
 
 
@@ -213,11 +212,9 @@ class Library:
         """How much memory the virtual device has."""
         self._library.vg_limit_memory(ctypes.c_uint64(nbytes))
 
-    def set_gpu(self, facts: GpuFacts) -> None:
-        """Which GPU the virtual device says that it is. Its memory is that of `limit_memory`."""
-        told = (*facts.compute_capability, facts.sm_count, facts.sm_threads, facts.sm_shared_bytes)
-        numbers = (ctypes.c_int * 6)(*told, facts.l2_bytes)
-        self._library.vg_set_gpu(facts.name.encode(), numbers)
+    def set_gpu(self, name: str, numbers: tuple[int, ...]) -> None:
+        """What the virtual device says of itself. Its memory is that of `limit_memory`."""
+        self._library.vg_set_gpu(name.encode(), (ctypes.c_int * len(numbers))(*numbers))
 
     def hush(self) -> None:
         """No call asks Python any more: the interpreter ends."""
