@@ -43,8 +43,9 @@ from racegate.report.ci.failing import checked_results
 from racegate.report.targets.releases import print_engine_verdict
 from racegate.report.targets.results import print_target_gate
 from racegate.scenario.errors import BadInputError
-from racegate.scenario.files import load_for
+from racegate.scenario.files import load_for, script_file
 from racegate.scenario.spec import Scenario
+from racegate.scenario.untrusted.text import many
 from racegate.targets.common.environment import EnginePackage
 from racegate.targets.common.judge import RUNS_MAX, ReleaseVerdict, judge, judge_under
 from racegate.targets.common.result import result_of
@@ -148,7 +149,8 @@ def run(
     json: JsonOption = None,
 ) -> None:
     """Run one scenario, eagerly and with the landings of what races, or with holds; judge it."""
-    loaded = load_for(kind_of(cell).packaging.title, scenario)
+    packaging = kind_of(cell).packaging
+    loaded = load_for(packaging.title, script_file(scenario, packaging.name))
     with started(cell, log) as opened:
         if hold is None:
             judged = _judged(opened, loaded, runs)
@@ -255,7 +257,7 @@ def _write(folder: Path | None, judged: ReleaseVerdict, scenario: Scenario) -> N
 def tell_progress(runs: int) -> None:
     """Every tenth run under holds."""
     if runs % 10 == 0:
-        _progress(f"{runs} runs under holds")
+        _progress(f"{many(runs, 'run')} under holds")
 
 
 def _progress(text: str) -> None:
