@@ -23,7 +23,7 @@ import msgspec
 from racegate.interpose.build import find_toolkit
 from racegate.interpose.errors import INTERRUPTED, BadInput, ExitCode
 from racegate.interpose.gpus import GPUS
-from racegate.interpose.outcome import DeviceKind, Ending, Job, Outcome, Plan
+from racegate.interpose.outcome import CompileMode, DeviceKind, Ending, Job, Outcome, Plan
 from racegate.interpose.program.stdin import open_stdin
 from racegate.interpose.program.timeouts import where_it_stood
 from racegate.scenario.untrusted.signals import stops_later
@@ -39,7 +39,7 @@ class Program:
     """A script, or `-m` and a module, with its arguments.
 
     timeout_s: 0 for none; suppressed: signatures that its own tests pass over
-    memory_bytes: of the virtual device, 0 for what its GPU has
+    memory_bytes: of the virtual device, 0 for what its GPU has; compiling: as of a Job
     gpu: which of `GPUS` the device says that it is; empty for none, with half of the host's memory
     """
 
@@ -48,6 +48,7 @@ class Program:
     suppressed: tuple[str, ...] = ()
     memory_bytes: int = 0
     gpu: str = ""
+    compiling: CompileMode | None = None
 
 
 def checked_program(
@@ -57,6 +58,7 @@ def checked_program(
     suppressed: tuple[str, ...] = (),
     memory_bytes: int = 0,
     gpu: str = "",
+    compiling: CompileMode | None = None,
 ) -> Program:
     """Raises BadInput if there is no such script or module or GPU, or the script is no Python."""
     if gpu and gpu not in GPUS:
@@ -69,7 +71,7 @@ def checked_program(
         raise BadInput(f"no such option: {argv[0]}")
     else:
         _check_script(Path(argv[0]))
-    return Program(argv, timeout_s, suppressed, memory_bytes, gpu)
+    return Program(argv, timeout_s, suppressed, memory_bytes, gpu, compiling)
 
 
 def _check_module(name: str) -> None:
@@ -116,6 +118,10 @@ class DeviceServer:
         if self.kind is not DeviceKind.VIRTUAL and (program.memory_bytes or program.gpu):
             name = "--gpu" if program.gpu else "--memory"
             raise BadInput(f"{name} is of the virtual device: a GPU is what it is")
+        if program.compiling is CompileMode.INDUCTOR and self.kind is not DeviceKind.VIRTUAL:
+            raise BadInput(
+                "--compile inductor is of the virtual device: on a GPU regions run as plain Python"
+            )
         with tempfile.TemporaryDirectory(prefix="racegate-") as folder, _ResultFile() as result:
             job = Job(
                 argv=program.argv,
@@ -126,6 +132,7 @@ class DeviceServer:
                 suppressed=program.suppressed,
                 memory_bytes=program.memory_bytes,
                 gpu=program.gpu,
+                compiling=program.compiling,
                 is_quiet=is_quiet,
             )
             try:

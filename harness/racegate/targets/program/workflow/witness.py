@@ -21,7 +21,7 @@ from racegate.history.witness import (
     sealed,
     versions,
 )
-from racegate.interpose.outcome import DeviceKind, Observation, Outcome
+from racegate.interpose.outcome import CompileMode, DeviceKind, Observation, Outcome
 from racegate.scenario.strict import StrictStruct
 from racegate.targets.common.landings import LandingRun
 from racegate.targets.program.judge import ProgramVerdict
@@ -33,20 +33,25 @@ class ProgramSubject(StrictStruct, frozen=True, kw_only=True, tag="program", tag
     """A program. argv: the script with its arguments, as from the folder it was started in
 
     gpu, memory_bytes: what the virtual device said of itself, as in `Program`
+    compiling: how its compiled regions ran; plain Python in files that do not say
     """
 
     argv: tuple[str, ...]
     gpu: str = ""
     memory_bytes: int = 0
+    compiling: CompileMode | None = CompileMode.EAGER
 
     def checked(self, kind: DeviceKind, *, timeout_s: float = 0.0) -> Program:
         """The program, to be run on such a device: a real one is what it is. Raises BadInput if it
         is not where it was, seen from this folder.
         """
-        if kind is not DeviceKind.VIRTUAL:
-            return checked_program(self.argv, timeout_s=timeout_s)
+        is_virtual = kind is DeviceKind.VIRTUAL
         return checked_program(
-            self.argv, timeout_s=timeout_s, gpu=self.gpu, memory_bytes=self.memory_bytes
+            self.argv,
+            timeout_s=timeout_s,
+            gpu=self.gpu if is_virtual else "",
+            memory_bytes=self.memory_bytes if is_virtual else 0,
+            compiling=self.compiling,
         )
 
 
@@ -82,7 +87,10 @@ def witness_of(race: Race, landing: LandingRun[Outcome], program: Program) -> Pr
         ProgramWitness(
             title=_title(race),
             subject=ProgramSubject(
-                argv=program.argv, gpu=program.gpu, memory_bytes=program.memory_bytes
+                argv=program.argv,
+                gpu=program.gpu,
+                memory_bytes=program.memory_bytes,
+                compiling=program.compiling,
             ),
             holds=texts_of(landing.holds),
             polls=landing.polls,
