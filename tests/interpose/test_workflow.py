@@ -16,7 +16,7 @@ from racegate.history.replayed import ReplayOutcome
 from racegate.history.schedule import Hold, texts_of
 from racegate.history.witness import WitnessError, checksum_of, load_witness, sealed
 from racegate.interpose.errors import BadInput
-from racegate.interpose.outcome import DeviceKind, Ending, Observation, Outcome, Plan
+from racegate.interpose.outcome import CompileMode, DeviceKind, Ending, Observation, Outcome, Plan
 from racegate.report.targets.programs import render
 from racegate.targets.common.landings import LandingRun
 from racegate.targets.common.search import Effect, JudgedRace, LandingSearch
@@ -181,7 +181,8 @@ def test_a_witness_of_the_first_schema_is_read(saved: Path) -> None:
     again = PROGRAM_WITNESSES.load(saved)
     assert new.finding is not None and again.finding is not None
     plain = msgspec.structs.replace(new.finding, hazard=None)
-    assert again == sealed(msgspec.structs.replace(new, finding=plain))
+    eager = msgspec.structs.replace(new.subject, compiling=CompileMode.EAGER)
+    assert again == sealed(msgspec.structs.replace(new, finding=plain, subject=eager))
     saved.write_text(json.dumps(old | {"edge": "another", "checksum": checksum_of(old)}))
     with pytest.raises(WitnessError, match="altered since it was written"):
         PROGRAM_WITNESSES.load(saved)
