@@ -73,7 +73,7 @@ def test_scripts_in_folders_below_are_named(tmp_path: Path) -> None:
     shutil.copy(SCRIPT, tmp_path)
     shutil.copy(Path(SCENARIOS, "length_limit.toml"), tmp_path / "below")
     result = CliRunner().invoke(app, ["scenarios", "list", "--scenarios", str(tmp_path)])
-    assert f"not read: 1 scripts in {tmp_path / 'below'}" in result.stderr
+    assert f"not read: 1 script in {tmp_path / 'below'}" in result.stderr
     assert "length-limit" not in result.stdout
 
 
