@@ -44,7 +44,7 @@ from racegate.jobs.foreign.opened import TargetOptions
 from racegate.jobs.foreign.releases import (
     OpenedEngine,
     ReleaseCell,
-    Reopened,
+    ReopenedEngine,
     kind_of,
     open_release,
 )
@@ -270,9 +270,11 @@ def _judged(opened: OpenedEngine, scenario: Scenario, runs: int) -> ReleaseVerdi
     )
 
 
-def _reopened(cell: ReleaseCell, runs: int, log: Path | None) -> Reopened:
+def _reopened(cell: ReleaseCell, runs: int, log: Path | None) -> ReopenedEngine:
     """An engine of a cell. runs: under holds, of one scenario"""
-    return Reopened(cell, lambda: started(cell, log), lambda on, what: _judged(on, what, runs))
+    return ReopenedEngine(
+        cell, lambda: started(cell, log), lambda on, what: _judged(on, what, runs)
+    )
 
 
 def _beside(found: ReleaseVerdict, place: str, base: BaseScenario | None) -> RunResult:

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from racegate.jobs.foreign.beside import BaseScenario, base_scenario
-from racegate.jobs.foreign.releases import ReleaseCell, Reopened, kind_of
+from racegate.jobs.foreign.releases import ReleaseCell, ReopenedEngine, kind_of
 from racegate.scenario.spec import Scenario
 from racegate.scenario.untrusted.files import write_json
 from racegate.scenario.untrusted.reading import ReadError, read_json
@@ -31,7 +31,7 @@ class Bases:
     settings: what else decides what is found; folder: where it is kept
     """
 
-    engine: Reopened
+    engine: ReopenedEngine
     settings: tuple[object, ...] = ()
     folder: Path = field(default_factory=lambda: cache_folder("bases"))
 

@@ -88,7 +88,7 @@ def open_release(
         yield OpenedEngine(cell, WithPlain(engine), engine, dict)
 
 
-class Reopened:
+class ReopenedEngine:
     """An engine that is started when it is first needed, and anew when its process is gone, so that
     the rest is judged too.
 
@@ -103,7 +103,7 @@ class Reopened:
         self._engine: OpenedEngine | None = None
         self._was_lost = False
 
-    def __enter__(self) -> Reopened:
+    def __enter__(self) -> ReopenedEngine:
         return self
 
     def __exit__(self, *_: object) -> None:
