@@ -60,6 +60,11 @@ def is_program_file(name: str) -> bool:
     return _kind_of_file(name) is _File.PROGRAM
 
 
+def is_own_file(name: str) -> bool:
+    """Whether it is ours, what starts the program included."""
+    return name.startswith(_OURS)
+
+
 def _kind_of_file(name: str) -> _File:
     if name == _CHILD:
         return _File.BELOW

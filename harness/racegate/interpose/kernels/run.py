@@ -18,7 +18,7 @@ import torch
 from racegate.interpose.device.graphs import Graphs
 from racegate.interpose.device.library import Library
 from racegate.interpose.device.session import Session
-from racegate.interpose.kernels import indexing
+from racegate.interpose.kernels import indexing, randomness
 from racegate.interpose.kernels.aliases import (
     Alias,
     NoMemory,
@@ -39,7 +39,6 @@ from racegate.interpose.kernels.operators import (
     device_operators,
     native_kernel,
 )
-from racegate.interpose.kernels.randomness import Generators
 from racegate.interpose.kernels.shapes import Shapes
 from racegate.interpose.kernels.twins import NoTwinError
 from racegate.interpose.kernels.waiting import WaitReach
@@ -72,7 +71,6 @@ class Kernels:
         self._refuse = refuse
         self._rehearsal = library.rehearsal
         self._hosts = HostUse(session, library, self)
-        self._generators = Generators()
         self._registrations = torch.library.Library("aten", "IMPL")
         self._native_copy = native_kernel("aten::copy_", "CUDA")
         self._fill = native_kernel("aten::copy_", "CPU")
@@ -250,7 +248,7 @@ class Kernels:
 
     def _call(self, operator: Operator, bound: Bound) -> Any:
         if operator.is_random:
-            return self._generators.call(operator, bound)
+            return randomness.draw(operator, bound)
         return bound.call(*bound.args, **bound.kwargs)
 
     def _prepare(
@@ -283,10 +281,13 @@ class Kernels:
         targets = [alias.tensor for alias in fresh]
         bound.back.clear()  # holds no tensor of the program: its memory may be used again
         known = {id(tensor) for tensor in tensors_in([bound.args, list(bound.kwargs.values())])}
+        call = partial(self._call, operator, bound)
+        if operator.is_random and capture:
+            call = randomness.captured(operator, bound)
 
         def work() -> None:
             with session.own(), _unseen():
-                made = self._call(operator, bound)
+                made = call()
                 new = [tensor for tensor in tensors_in(made) if id(tensor) not in known]
                 self._fill_all(targets, new)
 

@@ -23,6 +23,7 @@ from racegate.interpose.program.arrays import track_arrays
 from racegate.interpose.program.hostmode import DeviceKernels, HostMode
 from racegate.interpose.program.imports import AfterImport
 from racegate.interpose.program.observing import read_value
+from racegate.interpose.program.snapshots import track_snapshots
 from racegate.interpose.program.threads import track_collectives, track_threads
 
 
@@ -93,6 +94,7 @@ def install(
     track_arrays(session)
     track_events(session)
     track_backward(session)
+    track_snapshots()
     atexit.register(library.hush)
     return Installed(session, library, calls, kernels, triton)
 

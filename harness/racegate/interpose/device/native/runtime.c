@@ -65,14 +65,28 @@ cudaError_t cudaDriverGetVersion(int *v) { *v = CUDART_VERSION; OK; }
 cudaError_t cudaRuntimeGetVersion(int *v) { *v = CUDART_VERSION; OK; }
 cudaError_t cudaGetLastError(void) { cudaError_t e = last_error; last_error = cudaSuccess; return e; }
 cudaError_t cudaPeekAtLastError(void) { return last_error; }
-const char *cudaGetErrorName(cudaError_t e) {
-    return e == cudaSuccess ? "cudaSuccess" : e == cudaErrorNotReady ? "cudaErrorNotReady"
-        : e == cudaErrorInvalidDevice ? "cudaErrorInvalidDevice" : e == cudaErrorMemoryAllocation ? "cudaErrorMemoryAllocation"
-        : e == cudaErrorInvalidValue ? "cudaErrorInvalidValue" : "an error of the virtual CUDA runtime";
+/* Names and words of the real runtime, of those errors that are given here or asked for by number. */
+static const struct error { cudaError_t code; const char *name, *words; } errors[] = {
+    {cudaSuccess, "cudaSuccess", "no error"},
+    {cudaErrorInvalidValue, "cudaErrorInvalidValue", "invalid argument"},
+    {cudaErrorMemoryAllocation, "cudaErrorMemoryAllocation", "out of memory"},
+    {cudaErrorNoDevice, "cudaErrorNoDevice", "no CUDA-capable device is detected"},
+    {cudaErrorInvalidDevice, "cudaErrorInvalidDevice", "invalid device ordinal (the virtual machine has one GPU)"},
+    {cudaErrorInvalidResourceHandle, "cudaErrorInvalidResourceHandle", "invalid resource handle"},
+    {cudaErrorNotReady, "cudaErrorNotReady", "device not ready"},
+    {cudaErrorIllegalAddress, "cudaErrorIllegalAddress", "an illegal memory access was encountered"},
+    {cudaErrorNotSupported, "cudaErrorNotSupported", "operation not supported"},
+    {cudaErrorStreamCaptureUnsupported, "cudaErrorStreamCaptureUnsupported", "operation not permitted when stream is capturing"},
+    {cudaErrorStreamCaptureInvalidated, "cudaErrorStreamCaptureInvalidated", "operation failed due to a previous error during capture"},
+};
+static const struct error *error_of(cudaError_t code) {
+    static const struct error unknown = {cudaErrorUnknown, "an error of the virtual CUDA runtime", "an error of the virtual CUDA runtime"};
+    for (size_t i = 0; i < sizeof errors / sizeof *errors; i++)
+        if (errors[i].code == code) return &errors[i];
+    return &unknown;
 }
-const char *cudaGetErrorString(cudaError_t e) {
-    return e == cudaErrorInvalidDevice ? "invalid device ordinal (the virtual machine has one GPU)" : cudaGetErrorName(e);
-}
+const char *cudaGetErrorName(cudaError_t e) { return error_of(e)->name; }
+const char *cudaGetErrorString(cudaError_t e) { return error_of(e)->words; }
 cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest) { *least = 0; *greatest = -5; OK; }
 cudaError_t cudaDeviceGetPCIBusId(char *id, int n, int d) { (void)d; snprintf(id, (size_t)n, "0000:00:00.0"); OK; }
 cudaError_t cudaDeviceCanAccessPeer(int *can, int a, int b) { (void)a; (void)b; *can = 0; OK; }
@@ -313,7 +327,11 @@ cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *e, cudaGraph_t g, uns
     *e = (cudaGraphExec_t)g;
     OK;
 }
-cudaError_t cudaGraphGetNodes(cudaGraph_t g, cudaGraphNode_t *nodes, size_t *n) { (void)g; (void)nodes; *n = 1; OK; }
+cudaError_t cudaGraphGetNodes(cudaGraph_t g, cudaGraphNode_t *nodes, size_t *n) {
+    if (nodes) vg_unmodelled("cudaGraphGetNodes (nodes of a graph, one by one)");
+    *n = vg_call(CALL_GRAPH_NODES, ((struct virtual_graph *)g)->id, 0, 0, 0, NULL);
+    OK;
+}
 cudaError_t cudaGraphDestroy(cudaGraph_t g) { (void)g; OK; }
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t e) { (void)e; OK; }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t e, cudaStream_t s) {
