@@ -33,7 +33,6 @@ from racegate.measure.ab.summary import AbReport
 from racegate.measure.bench.virtual import BenchResult
 from racegate.measure.evaluation.cover_scripts import CoverObject
 from racegate.measure.evaluation.coverage import Coverage
-from racegate.measure.evaluation.learning.results import LearnObject
 from racegate.measure.evaluation.matrix import Matrix
 from racegate.oracles.paths import Ordered
 from racegate.report.measured.objects import (
@@ -125,7 +124,6 @@ CONTRACT = (
     Printed(what="faults mutate --source", struct=SourceMutationObject),
     Printed(what="faults halffixes", struct=HalffixesObject),
     Printed(what="faults effort", struct=EffortObject),
-    Printed(what="campaign compare", struct=LearnObject),
     Printed(what="adapter check", struct=Conformance),
     Printed(what="adapter run", struct=RunResult),
     Printed(what="adapter gate", struct=GatedResults),

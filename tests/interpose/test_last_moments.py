@@ -32,9 +32,9 @@ def run(folder: Path, text: str, *options: str) -> subprocess.CompletedProcess[s
     return run_command(*arguments, cwd=folder, warmth=Warmth.PROGRAMS)
 
 
-def outcome(folder: Path, text: str) -> dict[str, Any]:
+def outcome(folder: Path, text: str, *options: str) -> dict[str, Any]:
     """What the command writes."""
-    run(folder, text, "--json", str(folder / "out.json"))
+    run(folder, text, "--json", str(folder / "out.json"), *options)
     written: dict[str, Any] = json.loads((folder / "out.json").read_bytes())
     return written
 
@@ -107,6 +107,37 @@ def test_a_lower_number_of_open_files_loses_nothing(tmp_path: Path) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))
     """
     assert run(tmp_path, text).returncode == 1
+
+
+STANDS = {
+    "in a lock": "import threading; one = threading.Lock(); one.acquire(); one.acquire()",
+    "in a loop": """
+        while True:
+            pass
+    """,
+}
+
+
+@pytest.mark.parametrize("text", STANDS.values(), ids=STANDS)
+def test_what_was_found_before_the_time_was_over_is_kept(tmp_path: Path, text: str) -> None:
+    found = outcome(tmp_path, f"step()\n{textwrap.dedent(text)}", "--timeout", "2")
+    assert (found["ending"], len(found["findings"])) == ("timed out", 1), found
+    assert found["message"].startswith("the program did not end within 2 s\n  it stood at")
+
+
+def test_where_the_main_thread_does_not_answer_nobody_claims_that_nothing_was_found(
+    tmp_path: Path,
+) -> None:
+    text = """
+        import ctypes
+        step()
+        mutex = ctypes.create_string_buffer(64)
+        for _ in range(2):
+            ctypes.CDLL(None).pthread_mutex_lock(mutex)
+    """
+    found = outcome(tmp_path, text, "--timeout", "2")
+    assert (found["ending"], found["findings"]) == ("timed out", [])
+    assert "what was found until then is not known" in found["message"]
 
 
 BEHIND = {

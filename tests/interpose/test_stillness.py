@@ -18,6 +18,8 @@ PIPE = "import os; os.read(os.pipe()[0], 1)"
 TYPED = "import sys; sys.stdin.read()"
 PAUSE = "import time; time.sleep(600)"
 ALARM = f"import signal; signal.signal(signal.SIGALRM, print); {LOCKED}"
+TOLD = "import signal, threading; signal.signal(signal.SIGTERM, print); threading.Event().wait()"
+PAUSED = "import signal; signal.pause()"
 
 
 @pytest.mark.skipif(not timeouts._WAITS, reason="calls of this kind of processor are not known")
@@ -31,6 +33,8 @@ ALARM = f"import signal; signal.signal(signal.SIGALRM, print); {LOCKED}"
         (TYPED, AT_ONCE, AT_ONCE, False),
         (PAUSE, AT_ONCE, AT_ONCE, False),
         (ALARM, AT_ONCE, AT_ONCE, False),
+        (TOLD, AT_ONCE, AT_ONCE, False),
+        (PAUSED, AT_ONCE, AT_ONCE, False),
     ],
 )
 def test_what_hangs(

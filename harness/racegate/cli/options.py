@@ -22,7 +22,7 @@ from racegate.jobs.pools.choice import PoolBackend
 from racegate.scenario.errors import BrokenHarnessError
 from racegate.scenario.shipped import shipped_scripts
 from racegate.scenario.untrusted.files import check_writable, json_text, write_whole
-from racegate.scenario.untrusted.text import message
+from racegate.scenario.untrusted.text import many, message
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -82,7 +82,9 @@ def reason_of(error: OSError | ValueError) -> str:
     return (isinstance(error, OSError) and error.strerror) or str(error)
 
 
-ScenarioArgument = Annotated[Path, typer.Argument(metavar="SCENARIO", help="A scenario file.")]
+ScenarioArgument = Annotated[
+    Path, typer.Argument(metavar="SCENARIO", help="A scenario file, or the name of a script.")
+]
 HoldOption = Annotated[
     list[str] | None, typer.Option("--hold", metavar="'OP until ACCESS'", help="A hold.")
 ]
@@ -133,9 +135,6 @@ FaultOption = Annotated[
 ]
 TargetOption = Annotated[
     str | None, typer.Option("--target", metavar="NAME", help="A target of a fleet (see `fleet`).")
-]
-ScenariosOption = Annotated[
-    Path, typer.Option("--scenarios", metavar="DIR", help="Folder of the scenario scripts.")
 ]
 ScriptsOption = Annotated[
     Path | None,
@@ -237,7 +236,8 @@ def _say_left_out(folder: Path) -> None:
 
     if not (folder / "controls").is_dir():
         for name, count in left_out(folder).items():
-            say(f"not read: {count} scripts in {folder / name}; name that folder to run them")
+            scripts = many(count, "script")
+            say(f"not read: {scripts} in {folder / name}; name that folder to run them")
 
 
 def site_of(device: ExecutionDevice, pacing: Pacing) -> CudaSite | None:

@@ -109,15 +109,15 @@ class GatedResults(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(result for result in self.results if not result.refused)
 
     def exit_code(self, benign: Benign = Benign.PASS) -> ExitCode:
-        """What the gate ends with, if a scenario that was not run is no pass. benign: what BENIGN
-        is for it
-        """
+        """What the gate ends with. benign: what BENIGN is for it"""
         return exit_code([result.verdict for result in self.results], benign=benign)
 
 
-def gated(results: Sequence[RunResult], *, deciding: Sequence[RunResult]) -> GatedResults:
-    """The sum of what was judged: nothing at all is inconclusive. deciding: whose verdicts count"""
-    verdicts = [result.verdict for result in deciding]
+def gated(results: Sequence[RunResult]) -> GatedResults:
+    """The sum of what was judged. A scenario that the target does not run counts as the table of
+    verdicts has it, which is never a pass, and so does nothing at all.
+    """
+    verdicts = [result.verdict for result in results]
     code = exit_code(verdicts)
     decisive = (verdict for verdict in verdicts if exit_code([verdict]) is code)
     return GatedResults(

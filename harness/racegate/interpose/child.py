@@ -100,7 +100,7 @@ class Child:
         opened = os.open(job.result, os.O_WRONLY)
         self._kept_open = fcntl.fcntl(opened, fcntl.F_DUPFD_CLOEXEC, RESULT_FD_MIN)
         os.close(opened)
-        write_stacks_on_signal(Path(job.stacks))
+        write_stacks_on_signal(Path(job.stacks), self._stop)
         if job.memory_bytes:
             self.installed.library.limit_memory(job.memory_bytes)
         # What runs behind the script is judged too: the library answers until nothing is left.
@@ -169,6 +169,12 @@ class Child:
             return
         with os.fdopen(self._kept_open, "wb") as file:
             file.write(data)
+
+    def _stop(self) -> NoReturn:
+        """The program hangs, or its time is over: what was found until then is written."""
+        if not self.session.is_over:
+            self.finish(Ending.TIMED_OUT, ExitCode.BROKEN_HARNESS)
+        os._exit(ExitCode.BROKEN_HARNESS)
 
     def refuse(self, name: str) -> None:
         """Ends the process: the program asked for something that nobody modelled."""

@@ -113,6 +113,10 @@ def test_operators_take_turns_and_a_larger_sample_contains_a_smaller_one() -> No
     assert drawn != in_turns(many + few, most=5, seed=2)
     assert len(in_turns(many, most=99, seed=1)) == 30
     assert in_turns([], most=3, seed=1) == []
+    idle = set(in_turns(many + few, most=12, seed=1)[::2])
+    more = in_turns(many + few, most=9, seed=1, matters=lambda one: one not in idle)
+    assert len(set(more) - idle) == 9 and more[-1] not in idle
+    assert more == in_turns(many + few, most=len(more), seed=1)
 
 
 def test_a_line_belongs_to_the_feature_that_its_scripts_have() -> None:

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from racegate.jobs.pools.pool import PoolError
+from racegate.measure.evaluation.source import by_tests
 from racegate.measure.evaluation.source.kept import KeptReach, digest_of
-from racegate.measure.evaluation.source.reach import LineReach
+from racegate.measure.evaluation.source.reach import LineReach, merged
 from racegate.measure.evaluation.source.recording import reach_of
 from racegate.measure.evaluation.source.sources import (
     ROOT,
     SOURCES,
     Source,
+    files_of,
     find_source,
+    mutants_of,
     parts_of,
     recording_of,
 )
@@ -90,6 +94,24 @@ def test_a_line_that_a_kill_has_cut_is_recorded_again(tmp_path: Path) -> None:
     with path.open("ab") as file:
         file.write(b'["two", {"seconds"')
     assert KeptReach(path).found == {"one": found}
+
+
+def test_a_test_that_fails_is_named_and_judges_nothing(tmp_path: Path) -> None:
+    (tmp_path / "test_two.py").write_text(
+        "def test_bad():\n    assert False\n\ndef test_good():\n    pass\n"
+    )
+    part = str(tmp_path / "test_two.py")
+    found = by_tests.TestsRecording(by_tests.TestsLook(tmp_path, [part]), tmp_path, []).record(part)
+    assert set(found.seconds) == {"test_two.py::test_bad", "test_two.py::test_good"}
+    assert found.failing == ("test_two.py::test_bad",)
+    other = LineReach(seconds={"a": 1.0}, lines={"room/a.py": {"a": (1,)}}, failing=("a",))
+    both = merged([found, other])
+    assert both.failing == ("a", "test_two.py::test_bad")
+    [one, *_] = [each for path in files_of(find_source("device")) for each in mutants_of(path)]
+    mutant = msgspec.structs.replace(one, file="room/a.py")
+    lines = {"room/a.py": dict.fromkeys(("a", "b"), mutant.edit.lines)}
+    reach = LineReach(seconds={"a": 1.0, "b": 2.0}, lines=lines, failing=("a",))
+    assert reach.judges(mutant) == ["b"]
 
 
 def test_a_file_of_tests_is_recorded_as_it_runs() -> None:

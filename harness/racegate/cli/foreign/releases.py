@@ -13,6 +13,7 @@ import typer
 from racegate.cli.ci import JunitOption, SarifOption, write_checked
 from racegate.cli.foreign.pictures import write_engine_page
 from racegate.cli.foreign.searching import minimised_file, search_target
+from racegate.cli.foreign.selection import ExceptOption, without
 from racegate.cli.options import (
     HoldOption,
     JsonOption,
@@ -42,8 +43,9 @@ from racegate.report.ci.failing import checked_results
 from racegate.report.targets.releases import print_engine_verdict
 from racegate.report.targets.results import print_target_gate
 from racegate.scenario.errors import BadInputError
-from racegate.scenario.files import load_for
+from racegate.scenario.files import load_for, script_file
 from racegate.scenario.spec import Scenario
+from racegate.scenario.untrusted.text import many
 from racegate.targets.common.environment import EnginePackage
 from racegate.targets.common.judge import RUNS_MAX, ReleaseVerdict, judge, judge_under
 from racegate.targets.common.result import result_of
@@ -147,7 +149,8 @@ def run(
     json: JsonOption = None,
 ) -> None:
     """Run one scenario, eagerly and with the landings of what races, or with holds; judge it."""
-    loaded = load_for(kind_of(cell).packaging.title, scenario)
+    packaging = kind_of(cell).packaging
+    loaded = load_for(packaging.title, script_file(scenario, packaging.name))
     with started(cell, log) as opened:
         if hold is None:
             judged = _judged(opened, loaded, runs)
@@ -168,6 +171,7 @@ def gate(
     cell: ReleaseCell,
     *,
     scenarios: ScriptsOption = None,
+    left_out: ExceptOption = None,
     runs: RunsOption = RUNS_MAX,
     strict: StrictOption = None,
     witness: WitnessesOption = None,
@@ -177,10 +181,14 @@ def gate(
     html: HtmlOption = None,
     json: JsonOption = None,
 ) -> None:
-    """Judge every scenario of a folder that the engine can run, on one that is started once."""
+    """Judge every scenario of a folder on an engine that is started once.
+
+    A scenario that it cannot run leaves the gate INCONCLUSIVE (exit code 4).
+    """
     judged: list[tuple[Path, ReleaseVerdict]] = []
     packaging = kind_of(cell).packaging
-    loaded = loaded_scripts_for(packaging.title, folder_of_scripts(scenarios, packaging.name))
+    folder = folder_of_scripts(scenarios, packaging.name)
+    loaded = without(loaded_scripts_for(packaging.title, folder), left_out)
     with started(cell, log) as opened:
         for place, scenario in loaded:
             found = _judged(opened, scenario, runs)
@@ -189,9 +197,8 @@ def gate(
             if json != "-":
                 print_engine_verdict(stdout_console(), found, str(place))
     shown = [result_of(found, str(place)) for place, found in judged]
-    deciding = [one for one in shown if not one.refused]
-    results, benign = gated(shown, deciding=deciding), benign_of(strict)
-    code = exit_code([one.verdict for one in deciding], benign=benign)
+    results, benign = gated(shown), benign_of(strict)
+    code = results.exit_code(benign)
     files = {one.scenario: str(place) for place, one in judged}
     told = tuple(files)
     tell(json, results, lambda: print_target_gate(stdout_console(), results, told))
@@ -250,7 +257,7 @@ def _write(folder: Path | None, judged: ReleaseVerdict, scenario: Scenario) -> N
 def tell_progress(runs: int) -> None:
     """Every tenth run under holds."""
     if runs % 10 == 0:
-        _progress(f"{runs} runs under holds")
+        _progress(f"{many(runs, 'run')} under holds")
 
 
 def _progress(text: str) -> None:

@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from racegate.cli.look.compare import app as compare_app
 from racegate.cli.look.serve import serve
 from racegate.cli.look.triage import app as triage_app
 from racegate.cli.look.triage import causes_of
@@ -42,7 +41,6 @@ app = typer.Typer(
 )
 app.command()(serve)
 app.add_typer(triage_app)
-app.add_typer(compare_app)
 
 
 @app.command()

@@ -4,7 +4,9 @@ a signal.
 A program hangs if it and all that it started stand still: each thread waits without a limit of
 time, and none has been woken since. If each waits for another (a lock, a queue, a child process),
 nothing can wake them, and a short time is enough to say so. If some wait for bytes from outside,
-only a long one is. Where the kernel does not say what threads wait for, nobody is said to hang.
+only a long one is. Where the kernel does not say what threads wait for, or the program handles a
+signal that somebody may send it, as a service does that waits to be told to end, nobody is said to
+hang.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import platform
 import re
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from enum import Enum
 from pathlib import Path
@@ -36,7 +38,10 @@ _WAITS = {
 _INNER = {"x86_64": (202, 61, 247), "aarch64": (98, 260, 95)}.get(platform.machine(), ())
 _READ = {"x86_64": 0, "aarch64": 63}.get(platform.machine())
 _NO_LIMIT = (0, 0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF)  # no pointer, or -1
-_ALARM = 1 << (signal.SIGALRM - 1)
+# Signals that come from outside, or from a timer: a handler may wake whoever waits.
+_SENT = (signal.SIGALRM, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1,
+         signal.SIGUSR2)  # fmt: skip
+_SENT_MASK = sum(1 << (number - 1) for number in _SENT)
 STACKS_SIGNAL = signal.SIGRTMAX - 1  # one that programs leave alone
 
 
@@ -91,8 +96,8 @@ def _wait_of(task: Path) -> _Wait:
     except OSError:
         return _Wait.TIME
     caught = re.search(r"SigCgt:\s*(\w+)", status)
-    has_alarm = caught is not None and int(caught[1], 16) & _ALARM
-    if has_alarm or "State:\tS" not in status or not call[0].isdigit():
+    is_told = caught is not None and int(caught[1], 16) & _SENT_MASK
+    if is_told or "State:\tS" not in status or not call[0].isdigit():
         return _Wait.TIME
     number, words = int(call[0]), [int(word, 16) for word in call[1:7]]
     limit = _WAITS.get(number, 0)
@@ -102,12 +107,16 @@ def _wait_of(task: Path) -> _Wait:
     return _Wait.ANOTHER if number in _INNER else _Wait.OUTSIDE
 
 
-def write_stacks_on_signal(folder: Path) -> None:
+def write_stacks_on_signal(folder: Path, finish: Callable[[], None] | None = None) -> None:
     """In the program's process: on STACKS_SIGNAL its stacks are written. faulthandler's own timer
     would hang a child that the program forks.
+
+    finish: called then in the main thread, if that runs Python or waits in it
     """
+    if finish is not None:
+        signal.signal(STACKS_SIGNAL, lambda number, frame: finish())
     file = os.open(folder / _STACKS, os.O_WRONLY | os.O_CREAT)
-    faulthandler.register(STACKS_SIGNAL, file=file)
+    faulthandler.register(STACKS_SIGNAL, file=file, chain=finish is not None)
 
 
 def where_it_stood(folder: Path) -> str:

@@ -1,4 +1,4 @@
-"""What finding and minimising each fault took, and whether learning does it sooner."""
+"""What finding and minimising each fault took."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from racegate.measure.evaluation.effort import Effort
-from racegate.measure.evaluation.learning.results import LearnObject
 from racegate.report.templating import render
 
 
@@ -53,8 +52,3 @@ def render_efforts(efforts: Sequence[Effort], environment: Mapping[str, str]) ->
         ordering=[effort for effort in efforts if effort.flagged_first is not None],
         logic=[effort for effort in efforts if effort.flagged_first is None],
     )
-
-
-def render_comparison(found: LearnObject) -> str:
-    """The committed page."""
-    return render("learn.md.j2", found=found)

@@ -6,6 +6,7 @@ import os
 
 from racegate.history.finding import FindingKind, Race
 from racegate.history.outcome import Checked, CheckedCase, Failing
+from racegate.scenario.untrusted.text import many
 from racegate.targets.program.judge import (
     ProgramRace,
     ProgramSearch,
@@ -119,7 +120,7 @@ def _from_here(path: str) -> str:
 
 def _search(search: ProgramSearch, verdicts: ProgramVerdict) -> list[str]:
     """How it was searched, and what is left where something has not shown."""
-    text = f"search: {search.runs} runs under full deferral"
+    text = f"search: {many(search.runs, 'run')} under full deferral"
     if search.is_interrupted:
         text += ", interrupted"
     if all(one.landing is not None for one in search.races):

@@ -18,6 +18,7 @@ from racegate.report.text import (
     tried_of,
 )
 from racegate.scenario.untrusted.console import line, lines
+from racegate.scenario.untrusted.text import many
 
 Details = Callable[[], None]
 
@@ -45,10 +46,17 @@ def print_judgement(console: Console, result: RunResult, details: Details | None
 def counts_of(result: RunResult) -> str:
     """What a verdict rests on."""
     stats = result.stats
-    tried = (
-        f", {tried_of(result)} landings run" if stats.schedules > 1 or result.tried.known else ""
+    counts = ", ".join(
+        (
+            many(stats.steps, "step"),
+            many(stats.ops, "operation"),
+            many(stats.conflicts, "conflict"),
+        )
     )
-    return f"{stats.steps} steps, {stats.ops} operations, {stats.conflicts} conflicts{tried}"
+    if stats.schedules == 1 and not result.tried.known:
+        return counts
+    tried = tried_of(result)
+    return f"{counts}, {tried} {'landing' if tried == '1' else 'landings'} run"
 
 
 def _print_findings(console: Console, result: RunResult) -> None:
@@ -56,7 +64,7 @@ def _print_findings(console: Console, result: RunResult) -> None:
         console.print(finding_panel(finding))
     hidden = len(result.findings) - FINDINGS_SHOWN_MAX
     if hidden > 0:
-        console.print(f"... and {hidden} more findings (all of them with --json -)")
+        console.print(f"... and {many(hidden, 'more finding')} (all of them with --json -)")
 
 
 def print_target_gate(console: Console, gate: GatedResults, told: Sequence[str] = ()) -> None:
@@ -73,4 +81,6 @@ def print_target_gate(console: Console, gate: GatedResults, told: Sequence[str] 
     unseen = (text for result in gate.results for text in result.not_seen)
     print_reasons(console, "not seen", dict.fromkeys(unseen))
     said = (str(gate.verdict), STYLE[gate.verdict])
-    console.print(line(said, f": {len(gate.run)} scenarios"))
+    missing = len(gate.results) - len(gate.run)
+    not_run = f", {missing} not run (--except NAME leaves one out)" if missing else ""
+    console.print(line(said, f": {many(len(gate.run), 'scenario')}{not_run}"))

@@ -21,7 +21,7 @@ from racegate.interpose.program.timeouts import STACKS_SIGNAL, Stillness
 
 START_S = 600.0
 LOOK_S = 1.0  # between two looks at a process that may hang
-STACKS_S = 0.5  # for a process that is asked where it stands
+STACKS_S = 3.0  # for a process that is asked where it stands, and what it has found
 
 
 class PrintPlace(Enum):
@@ -76,8 +76,10 @@ class ForkServer:
         if timeout_s and self._pipes.wait(timeout_s):
             return self._read()
         os.kill(pid, STACKS_SIGNAL)
-        self._pipes.wait(STACKS_S)
-        self.kill(pid)
+        if self._pipes.wait(STACKS_S):
+            self._read()
+        else:
+            self.kill(pid)
         return None
 
     def kill(self, pid: int) -> None:

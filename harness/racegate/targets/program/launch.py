@@ -30,6 +30,7 @@ from racegate.targets.common.server import ForkServer, PrintPlace, open_server
 from racegate.targets.common.variables import environment_for
 
 GRACE_S = 10.0  # for a program that is told to stop
+_UNTOLD = "\n  what was found until then is not known: its main thread did not answer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +128,7 @@ class DeviceServer:
                 self._interrupt(pid, is_quiet=is_quiet)
                 return _interrupted(result)
             if code is None:
-                return _ended(program, where_it_stood(Path(folder)))
+                return _ended(program, where_it_stood(Path(folder)), result.read())
             return result.read() or _lost(code)
 
     def _interrupt(self, pid: int, *, is_quiet: bool) -> None:
@@ -156,13 +157,17 @@ def open_device(
             yield DeviceServer(server, kind)
 
 
-def _ended(program: Program, where: str) -> Outcome:
-    """It took too long, or hung."""
+def _ended(program: Program, where: str, told: Outcome | None) -> Outcome:
+    """It took too long, or hung. told: what it had found until then, if it could still say so"""
     code, text = ExitCode.BAD_INPUT, f"the program did not end within {program.timeout_s:g} s"
     if not program.timeout_s:
         code = ExitCode.BROKEN_HARNESS
         text = "the program hangs: all of its threads stand still, and nothing can wake them"
-    return Outcome(ending=Ending.TIMED_OUT, exit_code=code, message=text + where)
+    if told is None:
+        told, where = Outcome(ending=Ending.TIMED_OUT), where + _UNTOLD
+    return msgspec.structs.replace(
+        told, ending=Ending.TIMED_OUT, exit_code=code, message=text + where
+    )
 
 
 def _lost(code: int) -> Outcome:

@@ -113,8 +113,11 @@ def closing(verdicts: ProgramVerdict) -> str:
     outcome = verdicts.shown
     if outcome.ending is Ending.NOT_MODELLED:
         return f"racegate: not modelled: {outcome.message}"
-    if outcome.ending in (Ending.LOST, Ending.TIMED_OUT):
+    if outcome.ending is Ending.LOST:
         return f"racegate: {outcome.message}"
+    if outcome.ending is Ending.TIMED_OUT:
+        found = f"{_counted(verdicts)} until then; " if verdicts.races else ""
+        return f"racegate: {found}{outcome.message}"
     text = (
         f"racegate: {_counted(verdicts)} in {outcome.events} events (torch {outcome.torch_version})"
     )

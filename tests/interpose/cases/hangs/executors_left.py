@@ -11,6 +11,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import torch
 
+host = torch.zeros(64, pin_memory=True)
+host.copy_(torch.ones(64, device="cuda"), non_blocking=True)
+torch.cuda.synchronize()
+host.sum()
 POOL = ThreadPoolExecutor(2)
 first, second = threading.Lock(), threading.Lock()
 

@@ -1,12 +1,16 @@
 # expect = "not modelled"
-# says = ["the program hangs", "in take", "in <module>"]
-"""Two threads take two locks, each in its own order, and the main one waits for both."""
+# says = ["the program hangs", "in take", "in <module>", "CONFLICT 1", "1 conflict until then"]
+"""Two threads take two locks, each in its own order, and the main one waits for both. What raced
+before is told all the same.
+"""
 
 import threading
 
 import torch
 
-torch.ones(3, device="cuda").sum().item()
+host = torch.zeros(64, pin_memory=True)
+host.copy_(torch.ones(64, device="cuda"), non_blocking=True)
+host.sum()
 first, second = threading.Lock(), threading.Lock()
 met = threading.Barrier(2)
 

@@ -19,6 +19,8 @@ from racegate.scenario.errors import BrokenHarnessError
 LIMITS = ChildLimits(cpu_s=60, wall_s=1800)
 TEST_CPU_S = 60.0
 RECORDING = ChildLimits(cpu_s=3600, wall_s=7200)
+# Of a test that fails in the child the others are recorded all the same.
+RECORDED = (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED, pytest.ExitCode.TESTS_FAILED)
 # A failure is enough: nobody looks for the smallest one, and nothing is remembered of it.
 OPTIONS = (
     "-x",
@@ -82,9 +84,9 @@ class _FirstFailure:
 class _Counting:
     """A plugin that counts lines for each test, those of its fixtures too."""
 
-    def __init__(self, recorder: LineRecorder, say: Say) -> None:
+    def __init__(self, recorder: LineRecorder) -> None:
+        self.failing: set[str] = set()
         self._recorder = recorder
-        self._say = say
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
@@ -94,8 +96,7 @@ class _Counting:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self._recorder.took(report.nodeid, report.duration)
         if report.failed:
-            why = getattr(report.longrepr, "reprcrash", "")
-            self._say(f"{report.nodeid} fails without a mutant: {why}")
+            self.failing.add(report.nodeid)
 
 
 class TestsRecording:
@@ -115,15 +116,18 @@ class TestsRecording:
         heard = in_a_child(lambda say: self._record(part, say), RECORDING)
         if not heard.lines or heard.status or not heard.lines[-1].startswith("{"):
             raise BrokenHarnessError(
-                f"the tests in {part} do not pass without a mutant: {heard.lines or heard.status}"
+                f"the tests in {part} cannot be recorded: {heard.lines or heard.status}"
             )
         return msgspec.json.decode(heard.lines[-1], type=LineReach)
 
     def _record(self, part: str, say: Say) -> None:
         recorder = LineRecorder(self._root, self._files)
+        counting = _Counting(recorder)
         with recorder.counting():
-            code = _run_pytest([part], _Counting(recorder, say))
-        if code in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
-            say(msgspec.json.encode(recorder.reach()).decode())
+            code = _run_pytest([part, "--maxfail=0"], counting)
+        if code in RECORDED:
+            failing = tuple(sorted(counting.failing))
+            found = msgspec.structs.replace(recorder.reach(), failing=failing)
+            say(msgspec.json.encode(found).decode())
         else:
             say(f"pytest ended with {code}")

@@ -200,7 +200,10 @@ def mutate_source(
     reach_now = cache(lambda: reach_of(source, asked.keep, workers=workers, on_done=on_done))
     groups = {"": every} if asked.per_feature is None else _by_feature(every, reach_now())
     most = asked.per_feature or asked.sample or len(every)
-    drawn = {name: in_turns(some, most=most, seed=asked.seed) for name, some in groups.items()}
+    draw = partial(
+        in_turns, most=most, seed=asked.seed, matters=lambda one: not equivalents.of(one)
+    )
+    drawn = {name: draw(some) for name, some in groups.items()}
     mutants = [one for some in drawn.values() for one in some]
     left = list({one.key: one for one in mutants if kept.result(one) is None}.values())
     done = count(len(mutants) - len(left))
@@ -225,6 +228,7 @@ def mutate_source(
         seed=asked.seed,
         per_feature=asked.per_feature,
         results=tuple(sorted(found, key=lambda one: (one.file, one.line, one.key))),
+        failing=reach_now().failing if left else (),
     )
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from itertools import accumulate, zip_longest
 from pathlib import Path
@@ -61,10 +61,12 @@ CONTRAST_LEAST = 0.5
 class LineReach(StrictStruct, frozen=True):
     """judge: who executed something, by name; seconds: that it took
     lines: file, from the root of the repository -> judge -> lines
+    failing: tests that fail without a mutant in the child that records them: they judge nothing
     """
 
     seconds: dict[str, float]
     lines: dict[str, dict[str, tuple[int, ...]]]
+    failing: tuple[str, ...] = ()
 
     def judges(self, mutant: SourceMutant) -> list[str]:
         """Who executes a mutant's statement, the quickest first; of the examples of one test only a
@@ -76,7 +78,8 @@ class LineReach(StrictStruct, frozen=True):
         found = [name for name, lines in here.items() if any(top <= n <= last for n in lines)]
         if not found and not is_in_function(mutant):
             found = list(here) or list(self.seconds)
-        quickest = sorted(found, key=lambda name: (self.seconds[name], name))
+        sound = set(found) - set(self.failing)
+        quickest = sorted(sound, key=lambda name: (self.seconds[name], name))
         alike: Counter[str] = Counter()
         first = [name for name in quickest if _count(alike, name) <= ALIKE_FIRST]
         known = set(first)
@@ -89,11 +92,13 @@ def merged(found: Iterable[LineReach]) -> LineReach:
     """Of all of some judges, of which none is in two."""
     seconds: dict[str, float] = {}
     lines: dict[str, dict[str, tuple[int, ...]]] = {}
+    failing: list[str] = []
     for each in found:
         seconds |= each.seconds
+        failing += each.failing
         for file, by_judge in each.lines.items():
             lines.setdefault(file, {}).update(by_judge)
-    return LineReach(seconds=seconds, lines=lines)
+    return LineReach(seconds=seconds, lines=lines, failing=tuple(sorted(failing)))
 
 
 def _count(alike: Counter[str], name: str) -> int:
@@ -191,12 +196,21 @@ def script_features(folder: Path) -> ScriptFeatures:
     return ScriptFeatures(found)
 
 
-def in_turns(mutants: Sequence[SourceMutant], *, most: int, seed: int) -> list[SourceMutant]:
-    """So many of them by seed, one of each operator, then another one of each. Each has a place of
-    its own in the draw, so that a larger sample contains a smaller one.
+def in_turns(
+    mutants: Sequence[SourceMutant],
+    *,
+    most: int,
+    seed: int,
+    matters: Callable[[SourceMutant], bool] = lambda one: True,
+) -> list[SourceMutant]:
+    """So many of them that matter by seed, and those between them: one of each operator, then
+    another one of each. Each has a place of its own in the draw, so that a larger sample contains a
+    smaller one.
     """
     by_operator: dict[str, list[SourceMutant]] = defaultdict(list)
     for one in sorted(mutants, key=lambda one: random.Random(f"{seed} {one.key}").random()):
         by_operator[one.edit.operator].append(one)
     turns = zip_longest(*(some for _, some in sorted(by_operator.items())))
-    return [one for turn in turns for one in turn if one is not None][:most]
+    order = [one for turn in turns for one in turn if one is not None]
+    sums = accumulate(map(matters, order), initial=0)
+    return [one for one, before in zip(order, sums, strict=False) if before < most]

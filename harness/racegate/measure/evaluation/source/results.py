@@ -252,7 +252,8 @@ def score_of(results: Sequence[SourceResult]) -> SourceScore:
 
 
 class SourceSpec(StrictStruct, frozen=True):
-    """What is asked of a job. sample: so many mutants, drawn by the seed; None is all of them
+    """What is asked of a job. sample: so many mutants that matter, drawn by the seed; those that
+        are known to change nothing are drawn beside them; None is all of them
 
     per_feature: so many of each feature of the engine, in the place of a sample of all
     keep: a file to go on with; equivalent: that of mutants known to change nothing
@@ -270,8 +271,9 @@ class SourceReport(StrictStruct, frozen=True):
     """What was mutated, and what became of it.
 
     source: a room, or the engine with its kernels; total: mutants that there are
-    sample: how many of them were drawn, null for all; results: of those that were tried
-    per_feature: how many were drawn of each feature, null where they were drawn of all
+    sample: how many that matter were asked for, null for all; results: of those that were tried
+    per_feature: how many that matter were asked for of each feature, null where not by feature
+    failing: tests that fail without a mutant where mutants are judged, and so judge none
     """
 
     source: str
@@ -280,3 +282,4 @@ class SourceReport(StrictStruct, frozen=True):
     seed: int
     results: tuple[SourceResult, ...]
     per_feature: int | None = None
+    failing: tuple[str, ...] = ()

@@ -61,13 +61,23 @@ OF_ORACLES = (
     "retimed",
     "stepwise",
 )
+# What the engine tells an observer: it judges, so that tests have to notice and not the gate alone.
+OBSERVING = _named("observe", "details.py", "probe.py", "probe_blocks.py", "recording.py")
 SOURCES = {
     source.name: source
     for source in (
         Source(
             name="engine",
             folders=("harness/racegate/engine", "kernels/racegate_kernels"),
-            without=("_triton.py", "launch.py"),
+            without=("_triton.py", "launch.py", *OBSERVING),
+        ),
+        Source(
+            name="observe",
+            folders=("harness/racegate/engine/observe",),
+            tests=(
+                "tests/engine/test_recording.py",
+                *_named("tests/oracles", "test_ownership.py", "test_stepwise.py"),
+            ),
         ),
         _room("scenario"),
         _room("history", "tests/check", "tests/report"),
