@@ -52,6 +52,7 @@ ABOUT = (
     "[pytorch.jsonl](pytorch.jsonl) and [judged.toml](judged.toml). Torch {}; the tests are of "
     "PyTorch 2.6.0. [What the columns mean](../README.md#pytorchs-own-tests)."
 )
+MEMORY_BYTES = 8 << 30  # a power of two: some tests expect to get whole numbers out of shares of it
 KEPT_MAX = 300
 TOLD_MAX = 120
 LEFT_OUT = ("-p", "no:cacheprovider", "-p", "no:hypothesispytest", "--noconftest", "-q")
@@ -132,7 +133,7 @@ def run_test(device: DeviceServer, path: Path, name: str, *, timeout_s: float) -
     with tempfile.TemporaryDirectory(prefix="peers-") as folder:
         report = Path(folder) / "report.xml"
         words = (*LEFT_OUT, f"--rootdir={path.parent}", f"--junitxml={report}", f"{path}::{name}")
-        program = Program(("-m", "pytest", *words), timeout_s=timeout_s)
+        program = Program(("-m", "pytest", *words), timeout_s=timeout_s, memory_bytes=MEMORY_BYTES)
         outcome = device.run(program, Plan(), is_quiet=True)
         standing, text = standing_of(outcome, report)
     return Row(

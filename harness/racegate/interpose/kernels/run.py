@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any
 
 import torch
+from torch.cuda import _gpu_trace
 
 from racegate.interpose.device.graphs import Graphs
 from racegate.interpose.device.library import Library
@@ -171,7 +172,7 @@ class Kernels:
             return None
         stream = torch._C._cuda_getCurrentRawStream(0)
         if covers is WaitReach.BEFORE:  # what was put on the stream before is complete, not this
-            session.wait_stream(stream)
+            self._wait(stream)
         if not session.is_bare:
             _, reads, writes, fresh = ran
             stack = session.stack()
@@ -193,7 +194,7 @@ class Kernels:
             else self._waits(operator, args, kwargs)
         )
         if covers is WaitReach.BEFORE:
-            session.wait_stream(stream)
+            self._wait(stream)
         bound = self._bind(operator, args, kwargs)
         stack = session.stack()
         work = None
@@ -241,8 +242,13 @@ class Kernels:
 
     def _has_waited(self, covers: WaitReach, stream: int, result: Any) -> None:
         if covers is WaitReach.ITSELF:
-            self._session.wait_stream(stream)
+            self._wait(stream)
         self._session.host_learns(_known_of(result))
+
+    def _wait(self, stream: int) -> None:
+        """The host waits inside an operator; torch's own code tells those who trace it."""
+        self._session.wait_stream(stream)
+        _gpu_trace.StreamSynchronizationCallbacks.fire_callbacks(stream)
 
     # ---- values
 
@@ -281,13 +287,12 @@ class Kernels:
         targets = [alias.tensor for alias in fresh]
         bound.back.clear()  # holds no tensor of the program: its memory may be used again
         known = {id(tensor) for tensor in tensors_in([bound.args, list(bound.kwargs.values())])}
-        call = partial(self._call, operator, bound)
-        if operator.is_random and capture:
-            call = randomness.captured(operator, bound)
+        is_drawn_anew = operator.is_random and capture
+        draw = randomness.captured(operator, bound) if is_drawn_anew else None
 
         def work() -> None:
             with session.own(), _unseen():
-                made = call()
+                made = draw() if draw is not None else self._call(operator, bound)
                 new = [tensor for tensor in tensors_in(made) if id(tensor) not in known]
                 self._fill_all(targets, new)
 
@@ -360,7 +365,7 @@ class Kernels:
         session = self._session
         stream = torch._C._cuda_getCurrentRawStream(0)
         session.issue("item", stream, bytes_of(session, tensor), (), None)
-        session.wait_stream(stream)
+        self._wait(stream)
         with session.own():
             value = alias_of(session, tensor).item()
         session.host_learns(value)

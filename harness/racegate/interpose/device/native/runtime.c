@@ -46,8 +46,10 @@ __attribute__((constructor)) static void measure_host(void) {
     memory_total = host >> 30 ? host >> 30 << 30 : host;
 }
 void vg_limit_memory(uint64_t bytes) { memory_total = (size_t)bytes; }
+/* A context takes some of it for itself: two halves never fit. */
+static size_t memory_usable(void) { return memory_total - (memory_total >> 7); }
 int vg_take_memory(size_t n) {
-    if (atomic_fetch_add(&memory_used, n) + n <= memory_total) return 1;
+    if (atomic_fetch_add(&memory_used, n) + n <= memory_usable()) return 1;
     memory_used -= n;
     vg_log(LOG_FULL, n, 0, 0, 0);
     return 0;
@@ -65,28 +67,6 @@ cudaError_t cudaDriverGetVersion(int *v) { *v = CUDART_VERSION; OK; }
 cudaError_t cudaRuntimeGetVersion(int *v) { *v = CUDART_VERSION; OK; }
 cudaError_t cudaGetLastError(void) { cudaError_t e = last_error; last_error = cudaSuccess; return e; }
 cudaError_t cudaPeekAtLastError(void) { return last_error; }
-/* Names and words of the real runtime, of those errors that are given here or asked for by number. */
-static const struct error { cudaError_t code; const char *name, *words; } errors[] = {
-    {cudaSuccess, "cudaSuccess", "no error"},
-    {cudaErrorInvalidValue, "cudaErrorInvalidValue", "invalid argument"},
-    {cudaErrorMemoryAllocation, "cudaErrorMemoryAllocation", "out of memory"},
-    {cudaErrorNoDevice, "cudaErrorNoDevice", "no CUDA-capable device is detected"},
-    {cudaErrorInvalidDevice, "cudaErrorInvalidDevice", "invalid device ordinal (the virtual machine has one GPU)"},
-    {cudaErrorInvalidResourceHandle, "cudaErrorInvalidResourceHandle", "invalid resource handle"},
-    {cudaErrorNotReady, "cudaErrorNotReady", "device not ready"},
-    {cudaErrorIllegalAddress, "cudaErrorIllegalAddress", "an illegal memory access was encountered"},
-    {cudaErrorNotSupported, "cudaErrorNotSupported", "operation not supported"},
-    {cudaErrorStreamCaptureUnsupported, "cudaErrorStreamCaptureUnsupported", "operation not permitted when stream is capturing"},
-    {cudaErrorStreamCaptureInvalidated, "cudaErrorStreamCaptureInvalidated", "operation failed due to a previous error during capture"},
-};
-static const struct error *error_of(cudaError_t code) {
-    static const struct error unknown = {cudaErrorUnknown, "an error of the virtual CUDA runtime", "an error of the virtual CUDA runtime"};
-    for (size_t i = 0; i < sizeof errors / sizeof *errors; i++)
-        if (errors[i].code == code) return &errors[i];
-    return &unknown;
-}
-const char *cudaGetErrorName(cudaError_t e) { return error_of(e)->name; }
-const char *cudaGetErrorString(cudaError_t e) { return error_of(e)->words; }
 cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest) { *least = 0; *greatest = -5; OK; }
 cudaError_t cudaDeviceGetPCIBusId(char *id, int n, int d) { (void)d; snprintf(id, (size_t)n, "0000:00:00.0"); OK; }
 cudaError_t cudaDeviceCanAccessPeer(int *can, int a, int b) { (void)a; (void)b; *can = 0; OK; }
@@ -167,7 +147,7 @@ cudaError_t cudaHostUnregister(void *p) {
     OK;
 }
 cudaError_t cudaHostGetDevicePointer(void **d, void *h, unsigned f) { (void)f; *d = h; OK; }
-cudaError_t cudaMemGetInfo(size_t *f, size_t *t) { *t = memory_total; *f = memory_total - memory_used; OK; }
+cudaError_t cudaMemGetInfo(size_t *f, size_t *t) { *t = memory_total; *f = memory_usable() - memory_used; OK; }
 cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *a, const void *p) {
     int kind = vg_memory_kind(p);
     memset(a, 0, sizeof *a);
