@@ -25,7 +25,8 @@ from typing import NoReturn
 import msgspec
 import torch
 
-from racegate.history.finding import Race
+from racegate.history.finding import Race, place_name
+from racegate.interpose.compiling import compiled_regions, follow_compiler
 from racegate.interpose.current import ProgramRun, set_run
 from racegate.interpose.device.calls import LoggedRuntime
 from racegate.interpose.device.copies import COPIES
@@ -37,7 +38,7 @@ from racegate.interpose.forkserver import JobServer
 from racegate.interpose.gpu.forward import ForwardLibrary
 from racegate.interpose.gpu.install import GpuDevice
 from racegate.interpose.kernels.memo import Memo
-from racegate.interpose.outcome import DEVICE, DeviceKind, Ending, Job, Outcome, Plan
+from racegate.interpose.outcome import DEVICE, CompileMode, DeviceKind, Ending, Job, Outcome, Plan
 from racegate.interpose.program.failures import is_ours, words_for
 from racegate.interpose.program.install import Installed, enter, install
 from racegate.interpose.program.leftovers import adopt_orphans, end_children
@@ -45,7 +46,7 @@ from racegate.interpose.program.names import buffer_name
 from racegate.interpose.program.processes import seen_of_children, track_processes
 from racegate.interpose.program.stdin import RewoundInput
 from racegate.interpose.program.timeouts import write_stacks_on_signal
-from racegate.order.findings import race_of
+from racegate.order.findings import NamedConflict, races_of
 from racegate.order.recorder import Conflict
 
 RESULT_FD_MIN = 512
@@ -77,11 +78,12 @@ class Child:
             library = Library(path)
             self.session = self._session_on(library, listener)
             self.installed = install(library, self.session, self.refuse, memo)
-        self._name_buffer = name_buffer or partial(buffer_name, self.session)
+        self._kind = kind
+        self._name_buffer = name_buffer
         self._result = Path()
         self._kept_open: int | None = None
         self._pid = 0
-        self._named: dict[int, tuple[Conflict, str, tuple[tuple[str, int, str], ...] | None]] = {}
+        self._named: dict[int, NamedConflict] = {}
         self.run = ProgramRun(self.findings, self.installed.read)
 
     def _session_on(self, library: Library, listener: Listener | None) -> Session:
@@ -103,6 +105,9 @@ class Child:
         write_stacks_on_signal(Path(job.stacks), self._stop)
         if job.memory_bytes:
             self.installed.library.limit_memory(job.memory_bytes)
+        is_virtual = self._kind is DeviceKind.VIRTUAL
+        compiling = job.compiling if is_virtual else CompileMode.EAGER
+        follow_compiler(self.session, compiling, self.refuse)
         # What runs behind the script is judged too: the library answers until nothing is left.
         atexit.unregister(self.installed.library.hush)
         enter(self.installed, self.refuse)
@@ -130,11 +135,8 @@ class Child:
     def findings(self) -> list[Race]:
         """All conflicts so far, in the order in which they were found."""
         self.session.drain()
-        lanes = self.session.recorder.lanes
-        return [
-            race_of(conflict, lanes, buffer=name, parts=self.session.parts, reused_at=reused_at)
-            for conflict, name, reused_at in self._named.values()
-        ]
+        session, found = self.session, list(self._named.values())
+        return races_of(found, session.recorder.lanes, parts=session.parts, within=session.within)
 
     def finish(self, ending: Ending, exit_code: int, message: str = "") -> None:
         """Writes the result; nothing after this is judged. A process that the program forked and
@@ -160,8 +162,10 @@ class Child:
             findings=findings,
             observations=tuple(self.run.observations),
             not_seen=dict(session.not_seen) | seen_of_children(self.installed.library),
+            positions=session.recorder.positions,
             realised=session.queue.realised,
             torch_version=str(torch.__version__),
+            compiled_regions=compiled_regions(),
         )
         data = msgspec.json.encode(outcome)
         if self._kept_open is None:
@@ -190,21 +194,29 @@ class Child:
     def _refuse_write(self, address: int, text: str) -> None:
         """Nobody who is modelled has written the byte."""
         with self.session.own():
-            name = self._name_buffer(address)
+            name = self._buffer(address, address + 1)
         self.refuse(f"a write to {name} that nobody reported (C code, another process): {text}")
+
+    def _buffer(self, low: int, high: int) -> str:
+        if self._name_buffer is not None:
+            return self._name_buffer(low)
+        return buffer_name(self.session, low, high)
 
     def _name(self, conflict: Conflict) -> None:
         session = self.session
         # The conflict first: whatever the program's objects answer to being looked at, it stays.
-        self._named[id(conflict)] = (conflict, f"memory at {conflict.low:#x}", None)
+        self._named[id(conflict)] = NamedConflict(conflict, f"memory at {conflict.low:#x}")
         with session.own():
-            name = self._name_buffer(conflict.low)
+            name = self._buffer(conflict.low, conflict.low + conflict.nbytes)
         is_copy = any(a.label.startswith(COPIES) for a in (conflict.first, conflict.second))
         if is_copy and not self.installed.tears_copies:
             session.not_seen[_TORN] += 1
         site = session.allocation_sites.find(conflict.low)
         reused_at = site[2] if site is not None and site[1] >= conflict.first.index else None
-        self._named[id(conflict)] = (conflict, name, reused_at)
+        freed = session.allocation_sites.earlier(conflict.low, conflict.first.index)
+        if reused_at is not None and freed and self._name_buffer is None:
+            name = f"memory asked for at {place_name(freed)}, and freed"
+        self._named[id(conflict)] = NamedConflict(conflict, name, reused_at)
 
 
 def run_program(child: Child, argv: list[str]) -> int:

@@ -35,6 +35,8 @@ class Session:
     not_seen: what was asked and could not be followed exactly, by kind, for the verdict
     parts: labels of a graph's operations, by the label of its replay
     drain: takes in what was logged, if anything was: always before anything else is judged
+    within: the frames of torch inside the innermost of a stack that `stack` gave
+    off_record: inside, what a thread does is a compiler's: no operation of the program, no wait
     """
 
     def __init__(
@@ -69,9 +71,10 @@ class Session:
         self._polls: Counter[tuple[int | None, tuple[int, ...]]] = Counter()
         self.lock = threading.RLock()
         self._own = OwnDepth()
+        self.off_record = OwnDepth()
         self._streams: dict[int, int] = {}
         self._unsettled: dict[int, tuple[int, Version]] = {}
-        self._walk = new_walk(kind_of_code)
+        self._walk, self.within = new_walk(kind_of_code)
         self._main = threading.get_ident()
         default = self.recorder.add_stream("the default stream", is_legacy=True)
         self._streams.update({0: default, 1: default})
@@ -189,7 +192,10 @@ class Session:
         listener = self._listener
         if listener is not None and run is not None:
             run = listener.work(kind, run)
-        if not self.is_recording and self.is_bare:
+        is_unseen = self.off_record.depth > 0
+        if is_unseen and self.queue.has_pending():
+            self.force_stream(stream)
+        if is_unseen or (not self.is_recording and self.is_bare):
             if run is not None:
                 run()
             return ""
@@ -265,25 +271,22 @@ class Session:
 
     def wait_stream(self, stream: int) -> None:
         """The operation that was issued last waits, inside, for its stream: the host with it."""
-        by = ""
-        if self.is_recording:  # or nobody knows which it was, and nobody asks
+        if not self.is_recording:  # nobody knows which it was, and nobody asks
+            self.synchronize(stream)
+        elif not self.off_record.depth:
             kind = self.recorder.last_access().label.partition("@")[0]
-            by = f"the implicit wait of {kind}"
-        self.synchronize(stream, by=by)
+            self.synchronize(stream, by=f"the implicit wait of {kind}")
 
-    def synchronize(self, stream: int, *, by: str = "") -> None:
-        """The host waits for a stream. by: what does, in words, if not the program itself"""
+    def synchronize(self, stream: int | None, *, by: str = "") -> None:
+        """The host waits for a stream; None: for each of the device. by: what does, in words, if
+        not the program itself
+        """
+        if self.off_record.depth:
+            return
         with self.lock:
             self.drain()
-            lane, thread = self.stream_lane(stream), self.thread_lane()
-            self._arrive(self.recorder.wait_stream(thread, lane, self.stack(), by=by))
-
-    def wait_device(self) -> None:
-        with self.lock:
-            self.drain()
-            stack, thread = self.stack(), self.thread_lane()
-            for lane in self.recorder.lanes.streams():
-                by = "the wait for the whole device"
+            all_lanes, stack, thread = self.recorder.lanes.streams, self.stack(), self.thread_lane()
+            for lane in all_lanes() if stream is None else (self.stream_lane(stream),):
                 self._arrive(self.recorder.wait_stream(thread, lane, stack, by=by))
 
     def wait_event(self, event: int) -> None:

@@ -22,7 +22,7 @@ import msgspec
 
 from racegate.interpose.build import find_toolkit
 from racegate.interpose.errors import INTERRUPTED, BadInput, ExitCode
-from racegate.interpose.outcome import DeviceKind, Ending, Job, Outcome, Plan
+from racegate.interpose.outcome import CompileMode, DeviceKind, Ending, Job, Outcome, Plan
 from racegate.interpose.program.stdin import open_stdin
 from racegate.interpose.program.timeouts import where_it_stood
 from racegate.scenario.untrusted.signals import stops_later
@@ -38,13 +38,14 @@ class Program:
     """A script, or `-m` and a module, with its arguments.
 
     timeout_s: 0 for none; suppressed: signatures that its own tests pass over
-    memory_bytes: of the virtual device, 0 for half of the host's
+    memory_bytes: of the virtual device, 0 for half of the host's; compiling: as of a Job
     """
 
     argv: tuple[str, ...]
     timeout_s: float = 0.0
     suppressed: tuple[str, ...] = ()
     memory_bytes: int = 0
+    compiling: CompileMode | None = None
 
 
 def checked_program(
@@ -53,6 +54,7 @@ def checked_program(
     timeout_s: float = 0.0,
     suppressed: tuple[str, ...] = (),
     memory_bytes: int = 0,
+    compiling: CompileMode | None = None,
 ) -> Program:
     """Raises BadInput if there is no such script or module, or the script is no Python."""
     if not argv or argv == ("-m",):
@@ -63,7 +65,7 @@ def checked_program(
         raise BadInput(f"no such option: {argv[0]}")
     else:
         _check_script(Path(argv[0]))
-    return Program(argv, timeout_s, suppressed, memory_bytes)
+    return Program(argv, timeout_s, suppressed, memory_bytes, compiling)
 
 
 def _check_module(name: str) -> None:
@@ -109,6 +111,10 @@ class DeviceServer:
         """
         if program.memory_bytes and self.kind is not DeviceKind.VIRTUAL:
             raise BadInput("--memory is of the virtual device: a GPU has the memory that it has")
+        if program.compiling is CompileMode.INDUCTOR and self.kind is not DeviceKind.VIRTUAL:
+            raise BadInput(
+                "--compile inductor is of the virtual device: on a GPU regions run as plain Python"
+            )
         with tempfile.TemporaryDirectory(prefix="racegate-") as folder, _ResultFile() as result:
             job = Job(
                 argv=program.argv,
@@ -118,6 +124,7 @@ class DeviceServer:
                 timeout_s=program.timeout_s,
                 suppressed=program.suppressed,
                 memory_bytes=program.memory_bytes,
+                compiling=program.compiling,
                 is_quiet=is_quiet,
             )
             try:

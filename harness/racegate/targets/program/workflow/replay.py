@@ -33,7 +33,8 @@ def replay_program(
     """times: runs under the holds; timeout_s: for each run, 0 for none. Raises BadInput: its script
     is not where it was, seen from this folder.
     """
-    program = checked_program(witness.argv, timeout_s=timeout_s)
+    compiling = witness.subject.compiling
+    program = checked_program(witness.argv, timeout_s=timeout_s, compiling=compiling)
     base = device.run(program, Plan(polls=witness.polls), is_quiet=True)
     if device.kind is DeviceKind.CUDA and base.ending is Ending.FINISHED:
         base = settled(ProgramTarget(device, program), base, polls=witness.polls)
@@ -72,7 +73,7 @@ def smaller_program(
     """The witness with the fewest of its holds that show the finding now, how many runs that took,
     and whether none of these holds can be left out. Raises BadInput if it does not show.
     """
-    program = checked_program(witness.argv)
+    program = checked_program(witness.argv, compiling=witness.subject.compiling)
     target = ProgramTarget(device, program)
     base = target.run(Plan(polls=witness.polls))
     races = [race for race in base.findings if race.signature == witness.signature]

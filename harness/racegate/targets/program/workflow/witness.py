@@ -21,7 +21,7 @@ from racegate.history.witness import (
     sealed,
     versions,
 )
-from racegate.interpose.outcome import Observation, Outcome
+from racegate.interpose.outcome import CompileMode, Observation, Outcome
 from racegate.scenario.strict import StrictStruct
 from racegate.targets.common.landings import LandingRun
 from racegate.targets.program.judge import ProgramVerdict
@@ -30,9 +30,12 @@ from racegate.targets.program.words import ending_of
 
 
 class ProgramSubject(StrictStruct, frozen=True, kw_only=True, tag="program", tag_field="of"):
-    """A program. argv: the script with its arguments, as from the folder it was started in"""
+    """A program. argv: the script with its arguments, as from the folder it was started in
+    compiling: how its compiled regions ran; plain Python in files that do not say
+    """
 
     argv: tuple[str, ...]
+    compiling: CompileMode | None = CompileMode.EAGER
 
 
 class ProgramWitness(SealedWitness, frozen=True, kw_only=True):
@@ -66,7 +69,7 @@ def witness_of(race: Race, landing: LandingRun[Outcome], program: Program) -> Pr
     return sealed(
         ProgramWitness(
             title=_title(race),
-            subject=ProgramSubject(argv=program.argv),
+            subject=ProgramSubject(argv=program.argv, compiling=program.compiling),
             holds=texts_of(landing.holds),
             polls=landing.polls,
             signature=race.signature,
