@@ -20,7 +20,7 @@ from racegate.interpose.device.host_threads import HeldThreads, HostThreads
 from racegate.interpose.device.listener import Listener, Runtime
 from racegate.interpose.device.queue import Queue, Work, WorkQueue
 from racegate.interpose.device.spans import AllocationSites, Place, Spans
-from racegate.interpose.device.touches import OTHER_THREADS, RefuseWrite, TouchWatch
+from racegate.interpose.device.touches import OTHER_THREADS, QUERIES, RefuseWrite, TouchWatch
 from racegate.interpose.native.library import new_walk
 from racegate.order.clocks import Clock, covers
 from racegate.order.ranges import Ranges
@@ -318,7 +318,7 @@ class Session:
         thread = self.thread_lane()
         if covers(self.recorder.lanes.clock(thread), clock):
             return True
-        self.not_seen["completion queries that no edge settles (the other answer is a branch)"] += 1
+        self.not_seen[QUERIES] += 1
         asked = (event, tuple(clock))
         self._polls[asked] += 1
         if self._polls[asked] <= max(self.polls_max, self.queue.is_asleep(clock)):

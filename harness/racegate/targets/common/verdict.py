@@ -13,7 +13,14 @@ from racegate.history.finding import Finding, Race, Verdict, finding_of, with_ha
 from racegate.history.outcome import RunResult
 from racegate.history.schedule import Holds, texts_of
 from racegate.history.trace import HoldOutcome
-from racegate.history.verdict import NOTHING_TRIED, Facts, Reach, Tried, verdict_of, verdict_text
+from racegate.history.verdict import (
+    NOTHING_TRIED,
+    Facts,
+    Tried,
+    tried_by_hand,
+    verdict_of,
+    verdict_text,
+)
 from racegate.interpose.outcome import DeviceKind, Ending, Outcome
 from racegate.targets.common.landings import Ran
 from racegate.targets.common.search import VERDICTS, JudgedRace, LandingSearch
@@ -132,8 +139,7 @@ def tried_under(holds: Holds, run: Outcome) -> Tried:
     """What one run under holds that somebody named has tried: nothing if one kept nothing back."""
     if not holds:
         return NOTHING_TRIED
-    is_tried = run.is_decided and all(run.realised.values())
-    return Tried(reach=Reach.SOME, number=int(is_tried))
+    return tried_by_hand(hold_outcomes(run) if run.is_decided else ())
 
 
 def hold_outcomes(run: Outcome) -> tuple[HoldOutcome, ...]:
