@@ -139,7 +139,7 @@ def run_test(device: DeviceServer, path: Path, name: str, *, timeout_s: float) -
     return Row(
         test=f"{path.name}::{name}",
         standing=standing,
-        text=text.replace(f"{path.parent}/", "")[:KEPT_MAX],
+        text=text.replace(f"{path.parent}/", "").replace(sys.executable, "python")[:KEPT_MAX],
         events=outcome.events,
         seconds=round(time.perf_counter() - begun, 1),
         torch=outcome.torch_version,
