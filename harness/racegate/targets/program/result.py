@@ -64,6 +64,7 @@ def result_of_program(
         device=kind,
         scenario=command,
         target=f"a program on torch {shown.torch_version}",
+        config={} if shown.gpu is None else {"gpu": msgspec.structs.asdict(shown.gpu)},
         stats=Stats(
             ops=shown.events,
             boundaries=len(shown.observations),
