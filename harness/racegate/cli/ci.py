@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import msgspec
 import typer
@@ -18,6 +18,9 @@ from racegate.history.outcome import Checked, GatedResults, RunResult
 from racegate.jobs.gate import GateResult, GateSpec
 from racegate.jobs.ratchet import Ratchet, compared, load_baseline, save_baseline
 from racegate.scenario.untrusted.text import many
+
+if TYPE_CHECKING:
+    from racegate.report.text import GateView
 
 JunitOption = Annotated[
     Path | None,
@@ -43,6 +46,10 @@ UpdateOption = Annotated[
         help="Write the baseline if there is none, or drop what is gone.",
     ),
 ]
+VerboseOption = Annotated[
+    bool | None,
+    typer.Option("--verbose", "-v", help="Print every scenario, not only each cause."),
+]
 ChangedOption = Annotated[
     str | None,
     typer.Option(
@@ -51,6 +58,13 @@ ChangedOption = Annotated[
         "does.",
     ),
 ]
+
+
+def detail_of(verbose: bool | None) -> GateView:  # noqa: FBT001
+    """How much of a gate is printed, by the option --verbose."""
+    from racegate.report.text import GateView
+
+    return GateView.ALL if verbose else GateView.CAUSES
 
 
 class CiOptions(NamedTuple):

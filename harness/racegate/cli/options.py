@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
     from racegate.device.cuda.site import CudaSite
-    from racegate.report.text import GateView
     from racegate.scenario.spec import OwnScenario, Scenario
 
 
@@ -124,10 +123,6 @@ TimeoutOption = Annotated[
     typer.Option(
         min=0.0, metavar="SECONDS", help="For one scenario; what takes longer is broken. 0: none."
     ),
-]
-VerboseOption = Annotated[
-    bool | None,
-    typer.Option("--verbose", "-v", help="Print every scenario, not only each cause."),
 ]
 RunTimeoutOption = Annotated[
     float,
@@ -380,13 +375,6 @@ def write_bytes(path: Path, content: bytes) -> None:
         write_whole(path, content)
     except OSError as error:
         raise BrokenHarnessError(f"cannot write {path}: {error.strerror or error}") from error
-
-
-def detail_of(verbose: bool | None) -> GateView:  # noqa: FBT001
-    """How much of a gate is printed, by the option --verbose."""
-    from racegate.report.text import GateView
-
-    return GateView.ALL if verbose else GateView.CAUSES
 
 
 def benign_of(is_strict: bool | None) -> Benign:  # noqa: FBT001

@@ -11,7 +11,7 @@ import typer
 
 from racegate.check.checker import Checker
 from racegate.check.repro.minimise import gone_on
-from racegate.check.repro.search import BUDGET, search
+from racegate.check.repro.search import BUDGET, FailureSighting, search
 from racegate.check.repro.unrealised import with_reasons
 from racegate.cli.options import (
     Audit,
@@ -123,10 +123,8 @@ def run(
             judged = checker.run_judged(schedule=schedule, fault=found, is_audited=is_audited)
             result = with_reasons(checker, judged.result, found)
         else:
-            searched = partial(search, checker, fault=found, budget=budget, seed=seed)
-            with counted("searching schedules", total=budget) as on_run:
-                result = searched(is_audited=is_audited, on_run=on_run)
-            result, sight = gone_on(checker, result, found, budget=budget, seed=seed)
+            searched = partial(_searched, checker, found, budget=budget, seed=seed)
+            result, sight = searched(is_audited=is_audited)
     result = result if is_audited or device is ExecutionDevice.CUDA else unaudited(result)
     seen = seen_in(checker, result, found, judged)
     show = partial(print_run, shown=shown_of(seen), further=sight_text(sight))
@@ -135,6 +133,16 @@ def run(
     if witness is not None:
         _write_witness(witness, checker.scenario, result, found, seed=seed)
     raise typer.Exit(exit_code([result.verdict], benign=benign_of(strict)))
+
+
+def _searched(
+    checker: Checker, fault: Fault | None, *, budget: int, seed: int, is_audited: bool
+) -> tuple[RunResult, FailureSighting | None]:
+    """The ladder behind a bar, and on to a run in which a user sees what is wrong."""
+    climb = partial(search, checker, fault=fault, budget=budget, seed=seed, is_audited=is_audited)
+    with counted("searching schedules", total=budget) as on_run:
+        result = climb(on_run=on_run)
+    return gone_on(checker, result, fault, budget=budget, seed=seed)
 
 
 def _from_log(

@@ -8,7 +8,15 @@ from typing import Annotated
 
 import typer
 
-from racegate.cli.ci import CiOptions, code_beside, ratchet_of, with_ci, write_checked
+from racegate.cli.ci import (
+    CiOptions,
+    VerboseOption,
+    code_beside,
+    detail_of,
+    ratchet_of,
+    with_ci,
+    write_checked,
+)
 from racegate.cli.foreign.searching import minimised_file, search_target
 from racegate.cli.foreign.selection import ExceptOption, without
 from racegate.cli.options import (
@@ -17,10 +25,8 @@ from racegate.cli.options import (
     ScenarioArgument,
     ScriptsOption,
     StrictOption,
-    VerboseOption,
     WitnessesOption,
     benign_of,
-    detail_of,
     folder_of_scripts,
     loaded_scripts,
     named,
