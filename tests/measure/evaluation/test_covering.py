@@ -7,6 +7,7 @@ from __future__ import annotations
 from pathlib import Path
 from random import Random
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
@@ -18,7 +19,14 @@ from racegate.explore.generate import generate, seeded
 from racegate.history.finding import Verdict
 from racegate.jobs.gate import GateJudge, GateSpec, run_gate
 from racegate.measure.evaluation.cover_scripts import scripts_of
-from racegate.measure.evaluation.covering import CoverSpec, cover, minimised, own_pairs, row_of
+from racegate.measure.evaluation.covering import (
+    CoverRow,
+    CoverSpec,
+    cover,
+    minimised,
+    own_pairs,
+    row_of,
+)
 from racegate.scenario.files import load_all, parse, scenario_paths
 from racegate.scenario.settings import Numerics
 from racegate.scenario.spec import OwnScenario, ScenarioError
@@ -55,7 +63,13 @@ def test_an_array_has_what_it_was_asked_for_and_nothing_too_many(tmp_path: Path)
         again = row_of(parse(script.text, source=script.name, folder=tmp_path))
         assert again is not None and again.scenario.name == script.name
         assert len(again.pairs & wanted) >= script.own > 0
-        assert f"# From: {script.own} pairs" in script.text
+        assert f"# From: {script.own} pair{'s' * (script.own > 1)} of" in script.text
+    again = cover(wanted, Numerics.FLOAT32, msgspec.structs.replace(spec, start=started(small)))
+    assert sum(row.ops for row in again) <= sum(row.ops for row in small)
+
+
+def started(rows: list[CoverRow]) -> tuple[OwnScenario, ...]:
+    return tuple(row.scenario for row in rows)
 
 
 def test_every_possible_pair_is_in_a_shipped_script_and_all_are_proved() -> None:
