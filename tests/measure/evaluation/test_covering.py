@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from racegate.cli.app import app
-from racegate.explore.crossing import crossed, in_numerics
+from racegate.explore.crossing import crossed, fitted, in_numerics
 from racegate.explore.features.apart import POSSIBLE_APART, missing_apart, pairs_of
 from racegate.explore.generate import generate, seeded
 from racegate.history.finding import Verdict
@@ -28,8 +28,8 @@ from racegate.measure.evaluation.covering import (
     row_of,
 )
 from racegate.scenario.files import load_all, parse, scenario_paths
-from racegate.scenario.settings import Numerics
-from racegate.scenario.spec import OwnScenario, ScenarioError
+from racegate.scenario.settings import EngineSpec, Numerics
+from racegate.scenario.spec import Budget, Dummy, OwnScenario, Request, ScenarioError
 from racegate.scenario.validation import validate
 from support import SCENARIOS
 
@@ -96,3 +96,20 @@ def test_a_pair_of_one_numerics_says_nothing_of_the_other() -> None:
     missing = missing_apart([features])
     assert ("depth = 2", "rejection") not in missing[Numerics.EXACT]
     assert missing[Numerics.FLOAT32] == POSSIBLE_APART[Numerics.FLOAT32]
+
+
+def test_what_is_crossed_is_cut_to_what_the_other_model_and_engine_allow() -> None:
+    """A budget and dummy rows to the engine's bounds, a count of tokens to the tokens left;
+    what fits stays as it is.
+    """
+    prompt = tuple(range(1, 9))
+    request = Request(name="A", arrive=0, prompt=prompt, max_tokens=8, stop_after=7)
+    events = (Budget(step=1, tokens=90), Budget(step=2, tokens=3), Dummy(step=3, rows=9))
+    engine = EngineSpec(model_len_max=12, rows_max=8, tokens_per_step_max=6, prefill_chunk_max=6)
+    one = OwnScenario(name="s", title="", requests=(request,), events=events, engine=engine)
+    found = fitted(one)
+    assert (found.requests[0].max_tokens, found.requests[0].stop_after) == (4, 4)
+    assert [each.tokens for each in found.events if isinstance(each, Budget)] == [6, 3]
+    assert [each.rows for each in found.events if isinstance(each, Dummy)] == [6]
+    plain = msgspec.structs.replace(request, stop_after=None, max_tokens=3)
+    assert fitted(msgspec.structs.replace(one, requests=(plain,))).requests[0].stop_after is None
