@@ -4,18 +4,41 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
+from typer.core import TyperGroup
 from typer.testing import CliRunner
 
 import racegate
-from racegate.cli.app import COMMANDS, app, main
+from racegate.cli.app import COMMANDS, CommandKind, app, main
+from racegate.cli.examples import EXAMPLES
 from racegate.jobs.pools.pool import PoolError
 from racegate.scenario.errors import BadInputError
 from support import NAMES, PAIR_NAMES, SCENARIOS
+
+
+def commands_below(command: Any, words: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Every command, with the words that call it."""
+    if isinstance(command, TyperGroup):
+        for name, below in command.commands.items():
+            yield from commands_below(below, (*words, name))
+    else:
+        yield words, command
+
+
+def all_commands() -> Iterator[tuple[tuple[str, ...], Any]]:
+    for name, lazy in COMMANDS.items():
+        module = import_module(f"racegate.cli.{lazy.module}")
+        yield from commands_below(typer.main.get_command(getattr(module, lazy.app)), (name,))
+
 
 GROUPS = {"faults": ("list", "matrix", "mutate", "effort", "halffixes"), "scenarios": ("list",)}
 CALLS = [
@@ -30,6 +53,33 @@ def test_every_command_has_help(call: tuple[str, ...], flag: str) -> None:
     result = CliRunner().invoke(app, [*call, flag], prog_name="racegate")
     assert result.exit_code == 0, result.output
     assert f"Usage: racegate {' '.join(call)}" in result.output
+
+
+def test_every_command_shows_an_example_that_it_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # options that name a folder make it
+    seen = {}
+    for words, command in all_commands():
+        call = " ".join(words)
+        seen[call] = EXAMPLES[call]
+        command.make_context(call, shlex.split(EXAMPLES[call]))
+        shown = CliRunner().invoke(app, [*words, "--help"], prog_name="racegate").output
+        told = " ".join(shown.split())
+        assert f"Example: racegate {call} {EXAMPLES[call]}".rstrip() in told
+        assert "Exit codes: 0 nothing is wrong, 1 a finding, 2 bad input" in told
+    assert seen == EXAMPLES
+
+
+def test_help_has_its_commands_in_groups() -> None:
+    output = CliRunner().invoke(app, ["--help"]).output
+    places = [output.index(f"─ {group} ─") for group in CommandKind]
+    assert places == sorted(places)
+    assert (
+        output.index(" vllm ")
+        < output.index(f"─ {CommandKind.FINDING} ─")
+        < output.index(" explain ")
+    )
 
 
 def test_help_lists_every_command_with_a_sentence() -> None:

@@ -56,6 +56,11 @@ def test_a_race_is_found_drawn_and_repaired(installed: Path, tmp_path: Path) -> 
     assert "host:condense@4" in page
 
 
+def test_documents_come_along(installed: Path, tmp_path: Path) -> None:
+    done = racegate(installed, tmp_path, "docs", "readme")
+    assert done.stdout == (ROOT / "README.md").read_text()
+
+
 def test_the_gate_has_scripts_and_witnesses_of_its_own(installed: Path, tmp_path: Path) -> None:
     done = racegate(installed, tmp_path, "gate", "--list", "--json", "gate.json")
     assert done.returncode == 0, done.stderr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import jsonschema
@@ -15,9 +16,10 @@ from numpy_backend import numpy_backend
 from racegate.check.selfcheck import SelfCheck
 from racegate.cli.app import app
 from racegate.cli.look import doctor
+from racegate.cli.options import fail
 from racegate.interpose.errors import BadInput
 from racegate.report.published.schema import schema_text
-from racegate.scenario.files import scenario_paths
+from racegate.scenario.files import scenario_paths, script_file
 from racegate.targets.program.doctor import Checkup, Health
 from repository import ROOT
 from support import SCENARIOS
@@ -52,6 +54,23 @@ def test_canaries_that_are_lost_are_no_pass(monkeypatch: pytest.MonkeyPatch) -> 
     assert "2 of 3 planted faults found to do: install racegate anew: canary lost" in said
 
 
+def test_an_extra_that_is_missing_is_named_with_what_it_is_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = ["numpy>=2.2", "redis>=6; extra == 'campaign'", "racegate[torch]; extra == 'gpu'"]
+    monkeypatch.setattr(doctor, "requires", lambda name: found)
+    monkeypatch.setattr(doctor, "version", lambda name: absent(name) if name == "redis" else "1")
+    code, said = looked_at(monkeypatch, canaries_found=3)
+    assert code == 0
+    missing = "absent campaigns of several machines redis missing to do: "
+    assert f"{missing}pip install 'racegate[campaign]'" in said
+    assert "numpy 1" in said
+
+
+def absent(name: str) -> str:
+    raise PackageNotFoundError(name)
+
+
 def test_what_programs_need_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     def none() -> tuple[str, ...]:
         raise BadInput("no C compiler: install gcc")
@@ -83,6 +102,68 @@ def test_a_new_scenario_is_proved_and_explains_itself(tmp_path: Path) -> None:
     again = CliRunner().invoke(app, words)
     assert again.exit_code == 2
     assert "is there already" in again.stderr
+
+
+def test_a_refused_name_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert CliRunner().invoke(app, ["new", "scenario", "Bad Name"]).exit_code == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_script_is_run_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(app, ["run", "finish-and-condense", "--json", "-"])
+    assert json.loads(done.stdout)["scenario"] == "finish-and-condense"
+    fault = ["--fault", "accepted-copy-after-row-move"]
+    done = CliRunner().invoke(app, ["run", "finish-and-condense", *fault])
+    assert done.exit_code == 1
+    assert "replay: racegate run finish-and-condense --fault" in done.stdout
+    near = CliRunner().invoke(app, ["ops", "finish-and-condens"])
+    assert near.exit_code == 2
+    assert "near it: finish-and-condense" in near.stderr
+
+
+def test_a_script_of_ones_own_comes_before_a_shipped_one_of_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    mine = Path("scenarios", "stop_token.toml")
+    mine.parent.mkdir()
+    mine.touch()
+    assert script_file(Path("stop-token")) == mine
+    assert script_file(Path("prefix-hit"), "vllm") == SCENARIOS / "vllm" / "prefix_hit.toml"
+    assert script_file(Path("gone.toml")) == Path("gone.toml")
+
+
+@pytest.mark.parametrize("command", ["faults effort", "faults matrix", "soak", "adapter gate"])
+def test_scripts_come_with_racegate_where_a_folder_is_asked_for(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a GPU or an engine the commands end, but not for want of scripts."""
+    monkeypatch.chdir(tmp_path)
+    for module in (
+        "racegate.cli.faults",
+        "racegate.cli.foreign.adapter",
+        "racegate.cli.measure.soak",
+    ):
+        monkeypatch.setattr(f"{module}.folder_of_scripts", lambda given: fail(f"from {given}"))
+    words = [*command.split(), *(["--", "true"] if "adapter" in command else [])]
+    assert CliRunner().invoke(app, words).stderr.endswith("racegate: from None\n")
+
+
+def test_documents_are_listed_shown_and_named_when_there_is_none() -> None:
+    listed = CliRunner().invoke(app, ["docs"]).stdout.splitlines()
+    assert listed[0].split() == ["readme", "racegate"]
+    assert {line.split()[0] for line in listed[1:-2]} == {
+        path.stem for path in (ROOT / "docs").glob("*.md")
+    }
+    shown = CliRunner().invoke(app, ["docs", "bring-your-own-runner"]).stdout
+    assert shown == (ROOT / "docs" / "bring_your_own_runner.md").read_text()
+    none = CliRunner().invoke(app, ["docs", "gat"])
+    assert none.exit_code == 2
+    assert "no page 'gat'; near it: gate," in none.stderr
 
 
 @pytest.mark.parametrize("name", ["", "../up", "Rows", "a b", "x" * 101, "a\nb", "--", "é"])

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,18 @@ def test_a_gate_needs_nothing_of_what_measures_the_tool(
     program = f"import sys\nsys.modules['racegate.measure'] = None\n{PROGRAM}"
     line = [sys.executable, "-c", program, *words]
     subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=True)
+
+
+def test_a_gate_from_a_clone_installs_no_torch() -> None:
+    """What nothing imports is not installed either: gigabytes, and most of the time to the first
+    verdict.
+    """
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert not [one for one in project["dependencies"] if one.startswith(("torch", "triton"))]
+    made = ["make", "-n", "-B", "gate"]
+    said = subprocess.run(made, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    installs = [line for line in said.splitlines() if "pip install" in line]
+    assert [line.partition("--editable ")[2] for line in installs] == ["."]
 
 
 @pytest.mark.parametrize("command", [("torch", "--help"), ("torch", "run", "--help")])

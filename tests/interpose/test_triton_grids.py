@@ -52,6 +52,7 @@ def test_a_kernel_may_call_the_language_by_names_of_its_own_and_convert_what_it_
 
     language = SimpleNamespace(
         core=SimpleNamespace(is_builtin=lambda value: value is exp),
+        extra=SimpleNamespace(cuda=SimpleNamespace()),
         exp=exp,
         full=lambda shape, value, dtype: (shape, value, dtype),
     )

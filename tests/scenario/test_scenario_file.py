@@ -14,6 +14,7 @@ from racegate.scenario.config import resolve
 from racegate.scenario.files import FILE_BYTES_MAX, load, parse
 from racegate.scenario.settings import Cascade, DrafterKind, EngineSpec, LayerKind, ModelSpec
 from racegate.scenario.spec import REQUESTS_MAX, TOKENS_MAX, OwnScenario, Request, ScenarioError
+from racegate.scenario.untrusted.shapes import line_of
 from racegate.scenario.validation import validate
 
 GOOD = """
@@ -79,6 +80,34 @@ def test_coordinates_that_cannot_be_say_why(
         read(f"{text}\n[model]\nhead_size = 8\nmrope_section = {section}\n")
     assert error.value.path == path
     assert reason in error.value.reason
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (("prompt_len = 4", "promt_len = 4"), "`promt_len`; near it: prompt_len, prompt (line 6)"),
+        (("[expect]", "[expekt]"), "`expekt`; near it: expect (line 8)"),
+        (("schema = 1", "schema = 2"), "must be 1, is 2 (line 1)"),
+        (("max_tokens = 3", "max_tokens = 0"), "must be 1..131072 (line 7)"),
+        (("condense_moves = 1", "condense_move = 1"), "`condense_move`; near it: condense_moves"),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_line_and_with_near_names(
+    change: tuple[str, str], told: str
+) -> None:
+    text = 'schema = 1\nname = "t"\ntitle = "t"\n[[requests]]\nname = "A"\n'
+    text += "prompt_len = 4\nmax_tokens = 3\n[expect]\ncondense_moves = 1\n"
+    with pytest.raises(ScenarioError) as error:
+        read(text.replace(*change))
+    assert told in str(error.value)
+
+
+def test_a_line_is_found_below_the_nearest_place_that_begins_one() -> None:
+    text = "[engine]\nblocks = 3\n[[requests]]\n[[requests]]\nimages = [{start = 1}]\n"
+    assert line_of(text, "$.engine.blocks") == 2
+    assert line_of(text, "$.requests[1]") == 4
+    assert line_of(text, "$.requests[1].images[0].grid") == 5
+    assert line_of(text, "$.gone") is None
 
 
 def test_a_shared_prefix_is_shared() -> None:

@@ -14,6 +14,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from enum import StrEnum
 from importlib import import_module
 from shlex import quote
 from typing import Annotated, Any, NamedTuple, NoReturn, cast
@@ -21,6 +22,7 @@ from typing import Annotated, Any, NamedTuple, NoReturn, cast
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from racegate.cli.examples import epilog_of
 from racegate.cli.options import fail, say
 from racegate.history import __version__
 from racegate.history.breakage import Caught
@@ -30,42 +32,94 @@ from racegate.scenario.errors import BadInputError, BrokenHarnessError
 from racegate.scenario.untrusted.text import printable, without_secrets
 
 
+class CommandKind(StrEnum):
+    """The groups of commands in the help, in their order."""
+
+    FIRST = "First"
+    JUDGE = "Judge"
+    FINDING = "Look at a finding"
+    SEARCH = "Search for more"
+    TOOL = "The tool itself"
+
+
 class LazyCommand(NamedTuple):
     """A command. module: of this room; app: what it calls the command, or the group of commands"""
 
+    kind: CommandKind
     module: str
     summary: str
     app: str = "app"
 
 
 COMMANDS = {
-    "demo": LazyCommand("look.demo", "See a historical race found, explained and repaired."),
-    "doctor": LazyCommand("look.doctor", "Say what works here, and what to do about the rest."),
-    "new": LazyCommand("look.new", "Begin a scenario."),
-    "gate": LazyCommand("gate", "Run every scenario on the virtual device through all oracles."),
-    "run": LazyCommand("run", "Run one scenario and judge it."),
-    "replay": LazyCommand("replay", "Run witnesses again."),
-    "minimise": LazyCommand("foreign.searching", "Leave out of a witness what it does not need."),
-    "explain": LazyCommand("explain", "Explain a witness, or how two operations are ordered."),
-    "ops": LazyCommand("look.ops", "List what holds can name in a scenario, and useful holds."),
-    "fuzz": LazyCommand("fuzz", "Search generated scenarios for new findings."),
-    "fleet": LazyCommand("look.fleet", "The same search on several targets, side by side."),
-    "history": LazyCommand("look.history", "The same on version after version of a package."),
-    "campaign": LazyCommand("look.campaign", "What campaigns have found, and whether it is fixed."),
-    "faults": LazyCommand("faults", "The seeded faults."),
-    "scenarios": LazyCommand("scenarios", "The scenario scripts."),
-    "adapter": LazyCommand("foreign.adapter", "Judge an engine of your own, through its adapter."),
-    "torch": LazyCommand("foreign.torch", "Judge a PyTorch program, unmodified, without a GPU."),
+    "demo": LazyCommand(
+        CommandKind.FIRST, "look.demo", "See a historical race found, explained and repaired."
+    ),
+    "doctor": LazyCommand(
+        CommandKind.FIRST, "look.doctor", "Say what works here, and what to do about the rest."
+    ),
+    "docs": LazyCommand(CommandKind.FIRST, "look.docs", "Read the documents."),
+    "new": LazyCommand(CommandKind.FIRST, "look.new", "Begin a scenario."),
+    "torch": LazyCommand(
+        CommandKind.JUDGE, "foreign.torch", "Judge a PyTorch program, unmodified, without a GPU."
+    ),
     "vllm": LazyCommand(
-        "foreign.releases", "Judge unmodified vLLM releases, without a GPU.", app="vllm"
+        CommandKind.JUDGE,
+        "foreign.releases",
+        "Judge unmodified vLLM releases, without a GPU.",
+        app="vllm",
     ),
     "sglang": LazyCommand(
-        "foreign.releases", "Judge unmodified SGLang releases, without a GPU.", app="sglang"
+        CommandKind.JUDGE,
+        "foreign.releases",
+        "Judge unmodified SGLang releases, without a GPU.",
+        app="sglang",
     ),
-    "ab": LazyCommand("measure.ab", "Generations with and without a fault under natural timing."),
-    "soak": LazyCommand("measure.soak", "Run correct scenarios on a GPU with held operations."),
-    "bench": LazyCommand("measure.bench", "Measure schedules per second, and what holding costs."),
-    "report": LazyCommand("measure.report", "Put what was measured on a GPU beside its limits."),
+    "adapter": LazyCommand(
+        CommandKind.JUDGE, "foreign.adapter", "Judge an engine of your own, through its adapter."
+    ),
+    "gate": LazyCommand(
+        CommandKind.JUDGE, "gate", "Run every scenario on the virtual device through all oracles."
+    ),
+    "run": LazyCommand(CommandKind.JUDGE, "run", "Run one scenario and judge it."),
+    "replay": LazyCommand(CommandKind.FINDING, "replay", "Run witnesses again."),
+    "minimise": LazyCommand(
+        CommandKind.FINDING, "foreign.searching", "Leave out of a witness what it does not need."
+    ),
+    "explain": LazyCommand(
+        CommandKind.FINDING, "look.explain", "Explain a witness, or how two operations are ordered."
+    ),
+    "ops": LazyCommand(
+        CommandKind.FINDING,
+        "look.ops",
+        "List what holds can name, and useful holds.",
+    ),
+    "fuzz": LazyCommand(CommandKind.SEARCH, "fuzz", "Search drawn scenarios for new findings."),
+    "fleet": LazyCommand(
+        CommandKind.SEARCH, "look.fleet", "The same search on several targets, side by side."
+    ),
+    "history": LazyCommand(
+        CommandKind.SEARCH, "look.history", "The same on version after version of a package."
+    ),
+    "campaign": LazyCommand(
+        CommandKind.SEARCH, "look.campaign", "What campaigns have found, and whether it is fixed."
+    ),
+    "scenarios": LazyCommand(CommandKind.TOOL, "scenarios", "The scenario scripts."),
+    "faults": LazyCommand(CommandKind.TOOL, "faults", "The seeded faults."),
+    "ab": LazyCommand(
+        CommandKind.TOOL,
+        "measure.ab",
+        "Compare generations with and without a fault.",
+    ),
+    "soak": LazyCommand(
+        CommandKind.TOOL, "measure.soak", "Run correct scenarios on a GPU with held operations."
+    ),
+    "bench": LazyCommand(
+        CommandKind.TOOL, "measure.bench", "Measure schedules per second, and what holding costs."
+    ),
+    "report": LazyCommand(
+        CommandKind.TOOL, "measure.report", "Put what was measured on a GPU beside its limits."
+    ),
 }
 
 
@@ -88,14 +142,15 @@ class LazyCommands(TyperGroup):
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
         for name, lazy in COMMANDS.items():
-            self.add_command(TyperCommand(name, help=lazy.summary))
+            self.add_command(TyperCommand(name, help=lazy.summary, rich_help_panel=lazy.kind.value))
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Typer's own, with the command itself in the place of its summary."""
         if lazy := COMMANDS.get(args[0]):
             module = import_module(f"racegate.cli.{lazy.module}")
-            command = typer.main.get_command(getattr(module, lazy.app))
+            command = cast(TyperCommand, typer.main.get_command(getattr(module, lazy.app)))
             refuse_repeats(command)
+            add_epilogs(command, args[0])
             self.add_command(command, args[0])
             collect_from_here_on()
         return super().resolve_command(ctx, args)
@@ -153,6 +208,14 @@ def refuse_repeats(command: Any) -> None:
     command.parse_args = parse_args
 
 
+def add_epilogs(command: TyperCommand | TyperGroup, name: str) -> None:
+    """Below the help of a command, and of those below it, an example and the exit codes."""
+    if isinstance(command, TyperGroup):
+        for below, one in command.commands.items():
+            add_epilogs(cast(TyperCommand, one), f"{name} {below}")
+    command.epilog = epilog_of(name)
+
+
 @contextmanager
 def printable_usage() -> Iterator[None]:
     """Inside, an error of usage does not repeat what a terminal would act on."""
@@ -208,7 +271,8 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="Reproduce races of asynchronous speculative decoding, or prove their absence.",
+    help="Find the wait that is missing between the host and a GPU, or between two streams.",
+    epilog=epilog_of(""),
 )
 
 

@@ -14,6 +14,7 @@ from racegate.history.finding import Verdict
 from racegate.history.outcome import Checked
 from racegate.jobs.gate import GateResult, GateSpec
 from racegate.jobs.ratchet import Ratchet, compared, load_baseline, save_baseline
+from racegate.scenario.untrusted.text import many
 
 JunitOption = Annotated[
     Path | None,
@@ -81,7 +82,7 @@ def beside_baseline(result: GateResult, options: CiOptions) -> GateResult:
     if options.is_update and not path.exists():
         first = compared(result.scenarios, (), benign=result.benign).new
         save_baseline(path, first)
-        say(f"wrote {path}: {len(first)} findings")
+        say(f"wrote {path}: {many(len(first), 'finding')}")
     ratchet = compared(result.scenarios, load_baseline(path), benign=result.benign)
     if ratchet.gone and options.is_update:
         save_baseline(path, ratchet.left)

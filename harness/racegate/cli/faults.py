@@ -13,10 +13,11 @@ from racegate.cli.options import (
     BudgetOption,
     JsonOption,
     MarkdownOption,
-    ScenariosOption,
+    ScriptsOption,
     SeedOption,
     WorkersOption,
     fail,
+    folder_of_scripts,
     measured,
     named,
     place_to_write,
@@ -59,8 +60,9 @@ from racegate.scenario.untrusted.console import lines
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="The seeded faults.")
 
 
-def _scenarios(folder: Path) -> dict[str, OwnScenario]:
-    return {scenario.name: scenario for _, scenario in load_all(scenario_paths(folder))}
+def _scenarios(given: Path | None) -> dict[str, OwnScenario]:
+    paths = scenario_paths(folder_of_scripts(given))
+    return {scenario.name: scenario for _, scenario in load_all(paths)}
 
 
 @app.command("list")
@@ -89,7 +91,7 @@ def fault_object(fault: Fault) -> FaultEntry:
 @app.command("effort")
 def faults_effort(
     seeds: Annotated[int, typer.Option(min=1, help="Independent starts per fault.")] = 50,
-    scenarios: ScenariosOption = Path("scenarios"),
+    scenarios: ScriptsOption = None,
     markdown: MarkdownOption = None,
     json: JsonOption = None,
 ) -> None:
@@ -136,7 +138,7 @@ def faults_mutate(
         Path,
         typer.Option(metavar="FILE", help="Mutants of the source that change nothing, with why."),
     ] = Path("reports/faults/equivalent.toml"),
-    scenarios: ScenariosOption = Path("scenarios"),
+    scenarios: ScriptsOption = None,
     workers: WorkersOption = 1,
     markdown: MarkdownOption = None,
     json: JsonOption = None,
@@ -192,7 +194,7 @@ def _mutate_source(
 
 @app.command("matrix")
 def faults_matrix(
-    scenarios: ScenariosOption = Path("scenarios"),
+    scenarios: ScriptsOption = None,
     workers: WorkersOption = 1,
     budget: BudgetOption = BUDGET,
     seed: SeedOption = 0,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from enum import StrEnum
 from pathlib import Path
 from shlex import quote
@@ -22,7 +22,7 @@ from racegate.jobs.pools.choice import PoolBackend
 from racegate.scenario.errors import BrokenHarnessError
 from racegate.scenario.shipped import shipped_scripts
 from racegate.scenario.untrusted.files import check_writable, json_text, write_whole
-from racegate.scenario.untrusted.text import message
+from racegate.scenario.untrusted.text import many, message
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -82,7 +82,9 @@ def reason_of(error: OSError | ValueError) -> str:
     return (isinstance(error, OSError) and error.strerror) or str(error)
 
 
-ScenarioArgument = Annotated[Path, typer.Argument(metavar="SCENARIO", help="A scenario file.")]
+ScenarioArgument = Annotated[
+    Path, typer.Argument(metavar="SCENARIO", help="A scenario file, or the name of a script.")
+]
 HoldOption = Annotated[
     list[str] | None, typer.Option("--hold", metavar="'OP until ACCESS'", help="A hold.")
 ]
@@ -133,9 +135,6 @@ FaultOption = Annotated[
 ]
 TargetOption = Annotated[
     str | None, typer.Option("--target", metavar="NAME", help="A target of a fleet (see `fleet`).")
-]
-ScenariosOption = Annotated[
-    Path, typer.Option("--scenarios", metavar="DIR", help="Folder of the scenario scripts.")
 ]
 ScriptsOption = Annotated[
     Path | None,
@@ -237,7 +236,8 @@ def _say_left_out(folder: Path) -> None:
 
     if not (folder / "controls").is_dir():
         for name, count in left_out(folder).items():
-            say(f"not read: {count} scripts in {folder / name}; name that folder to run them")
+            scripts = many(count, "script")
+            say(f"not read: {scripts} in {folder / name}; name that folder to run them")
 
 
 def site_of(device: ExecutionDevice, pacing: Pacing) -> CudaSite | None:
@@ -333,14 +333,24 @@ def fail(reason: str) -> NoReturn:
 
 def tell(json: str | None, value: object, show: Callable[[], None]) -> None:
     """The result as JSON where that is asked for, and shown unless JSON takes its place. A full
-    disk under the one does not keep the other from being seen.
+    disk under the one does not keep the other from being seen. Raises BrokenHarnessError if
+    standard output cannot be written: what was found is shown on standard error then.
     """
     try:
-        if json is not None:
-            write_json(json, value)
-    finally:
-        if json != "-":
+        try:
+            if json is not None:
+                write_json(json, value)
+        finally:
+            if json != "-":
+                show()
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        with redirect_stdout(sys.stderr):
             show()
+        reason = f"cannot write standard output: {reason_of(error)}; it is shown here instead"
+        raise BrokenHarnessError(reason) from error
 
 
 def write_json(target: str, value: object) -> None:

@@ -53,9 +53,10 @@ from racegate.jobs.pools.time_limit import TIMEOUT_S, limited_time
 from racegate.jobs.stopping import StoppedError
 from racegate.report.text import print_run
 from racegate.report.timeline.drawing import seen_in
-from racegate.scenario.files import explicit, load
+from racegate.scenario.files import explicit, load, script_file
 from racegate.scenario.request_log import scenario_file_for
 from racegate.scenario.spec import OwnScenario
+from racegate.scenario.untrusted.text import many
 
 app = typer.Typer(add_completion=False)
 
@@ -63,7 +64,7 @@ app = typer.Typer(add_completion=False)
 @app.command()
 def run(
     scenario: Annotated[
-        Path | None, typer.Argument(metavar="[SCENARIO]", help="A scenario file.")
+        Path | None, typer.Argument(metavar="[SCENARIO]", help="A scenario file, or a name.")
     ] = None,
     trace: Annotated[
         Path | None, typer.Option("--trace", metavar="CSV", help="A request log instead.")
@@ -100,14 +101,14 @@ def run(
 ) -> None:
     """Run one scenario, eagerly, with holds or through the ladder, and judge it."""
     if (scenario is None) == (trace is None):
-        fail("give either a scenario file or --trace CSV")
+        fail("give either a scenario, by its file or its name, or --trace CSV")
     if hold and explore is not Explore.EAGER:
         fail("--hold says which schedule to run: leave --explore out")
     if device is ExecutionDevice.CUDA and (explore is not Explore.EAGER or witness is not None):
         fail("searching and minimising step the virtual device: leave --device cuda out")
     site = site_of(device, pacing)
     if scenario is not None:
-        loaded, command = load(scenario), f"racegate run {quote(str(scenario))}"
+        loaded, command = load(script_file(scenario)), f"racegate run {quote(str(scenario))}"
     else:
         assert trace is not None
         loaded, command = _from_log(trace, rows=rows, scale=scale, step_ms=step_ms, seed=seed)
@@ -165,7 +166,7 @@ def _write_witness(
     witness = witness_of(small, fault, title=scenario.title, seed=seed)
     save(witness, path)
     whole = "" if small.is_minimal else ", perhaps not the smallest"
-    requests = len(witness.scenario.requests)
-    say(f"wrote {path}: {requests} requests, {small.runs} runs to minimise it{whole}; {replay}")
+    requests, runs = many(len(witness.scenario.requests), "request"), many(small.runs, "run")
+    say(f"wrote {path}: {requests}, {runs} to minimise it{whole}; {replay}")
     for hold in witness.holds or ("none: it shows when every operation completes at once",):
         say(f"minimal hold: {hold}")

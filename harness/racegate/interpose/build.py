@@ -54,7 +54,10 @@ def find_toolkit() -> Toolkit:
     """
     spec = importlib.util.find_spec("torch")
     if spec is None or spec.origin is None:
-        raise BadInput("torch is not installed in this Python: install a CUDA build of torch")
+        raise BadInput(
+            "torch is not installed in this Python: pip install 'racegate[torch]' (with its CUDA "
+            "libraries about 6 GB; no GPU is needed)"
+        )
     folder = Path(spec.origin).parent
     text = (folder / "version.py").read_text()
     cuda = re.search(r"^cuda(?:: [^=]+)? = '([\d.]+)'", text, re.MULTILINE)

@@ -16,6 +16,7 @@ from racegate.history.outcome import UNAUDITED, RunResult
 from racegate.report.cause.account import Account
 from racegate.report.cause.pair import Relation
 from racegate.scenario.untrusted.console import line, lines
+from racegate.scenario.untrusted.text import many
 
 if TYPE_CHECKING:  # or a single run would import the gate
     from racegate.check.selfcheck import SelfCheck
@@ -96,8 +97,9 @@ def print_gate(
         console.print(f"pairs of features that can occur together: {pairs_text(result.pairs)}")
     stats = result.stats
     counts = (
-        f"{stats.scenarios} scenarios, {stats.steps} steps, {stats.ops} operations, "
-        f"{stats.conflicts} conflicts, {stats.findings} findings"
+        f"{many(stats.scenarios, 'scenario')}, {many(stats.steps, 'step')}, "
+        f"{many(stats.ops, 'operation')}, {many(stats.conflicts, 'conflict')}, "
+        f"{many(stats.findings, 'finding')}"
     )
     console.print(line((result.verdict, STYLE[result.verdict]), f": {counts}"))
     if result.verdict is Verdict.PROVED:
@@ -118,7 +120,7 @@ def _print_must_fail(console: Console, result: GateResult) -> None:
         what = f": {entry.witness}: {entry.outcome}; expected {expected}, seen {seen}"
         console.print(line(("must fail and did not", "bold red"), what))
     found = len(result.must_fail) - len(missed)
-    console.print(f"{found} of {len(result.must_fail)} witnesses that must fail did")
+    console.print(f"{found} of {many(len(result.must_fail), 'witness')} that must fail did")
 
 
 def print_selfcheck(console: Console, check: SelfCheck) -> None:
@@ -126,8 +128,8 @@ def print_selfcheck(console: Console, check: SelfCheck) -> None:
     for problem in check.problems:
         console.print(line(("broken harness", "bold magenta"), f": {problem}"))
     console.print(
-        f"self-check: {check.canaries_found} of {check.canaries} canaries found, "
-        f"{check.double_runs} runs made twice, {check.mismatches} of them different"
+        f"self-check: {check.canaries_found} of {many(check.canaries, 'canary')} found, "
+        f"{many(check.double_runs, 'run')} made twice, {check.mismatches} of them different"
     )
 
 
@@ -143,14 +145,15 @@ def print_run(console: Console, run: RunResult, shown: ShownFinding | None = Non
     print_reasons(console, "warning", run.warnings)
     for hold in run.holds:
         state = ("realised", "") if hold.realised else ("not realised", "yellow")
-        counts = f" ({hold.realised} of {hold.matched} operations)"
+        counts = f" ({hold.realised} of {many(hold.matched, 'operation')})"
         console.print(line(f"hold {hold.hold}: ", state, counts))
     _print_details(console, run, shown)
     stats = run.stats
     console.print(
-        f"{stats.steps} steps, {stats.ops} operations ({stats.overlapped_ops} may run while the "
-        f"host prepares a later step), {stats.host_waits} host waits, {stats.row_moves} row moves, "
-        f"{stats.rejections} rejections, {stats.preemptions} preemptions, {stats.seconds:.3f} s"
+        f"{many(stats.steps, 'step')}, {many(stats.ops, 'operation')} ({stats.overlapped_ops} may "
+        f"run while the host prepares a later step), {many(stats.host_waits, 'host wait')}, "
+        f"{many(stats.row_moves, 'row move')}, {many(stats.rejections, 'rejection')}, "
+        f"{many(stats.preemptions, 'preemption')}, {stats.seconds:.3f} s"
     )
     console.print(line((run.text, STYLE[run.verdict]), _searched(run)))
     if run.verdict is Verdict.PROVED:
@@ -162,7 +165,7 @@ def _searched(run: RunResult) -> str:
     search = run.search
     if search is None or search.schedules == 1:
         return ""
-    text = f" after {search.schedules} schedules (ladder: {search.stage})"
+    text = f" after {many(search.schedules, 'schedule')} (ladder: {search.stage})"
     if search.classes is not None:
         whole = "all" if search.is_complete else f"of about {search.estimate:.0f}"
         text += f", {search.classes} classes explored, {whole}"
@@ -198,7 +201,7 @@ def _print_consequences(console: Console, findings: Sequence[Finding]) -> None:
         console.print(line("  ", (str(finding.kind), "red"), f"  {finding.message}"))
     hidden = len(findings) - FINDINGS_SHOWN_MAX
     if hidden > 0:
-        console.print(f"  ... and {hidden} more findings (all of them with --json -)")
+        console.print(f"  ... and {many(hidden, 'more finding')} (all of them with --json -)")
 
 
 def print_reasons(console: Console, what: str, reasons: Iterable[str]) -> None:

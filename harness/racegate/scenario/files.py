@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -12,6 +13,7 @@ import msgspec
 from racegate.scenario.draws import draw
 from racegate.scenario.entries import SCHEMA_VERSION, RequestEntry, ScenarioFile
 from racegate.scenario.request_log import entries_from_log
+from racegate.scenario.shipped import shipped_scripts
 from racegate.scenario.spec import (
     DRAFT_LEN_MAX,
     REQUESTS_MAX,
@@ -26,6 +28,7 @@ from racegate.scenario.spec import (
 )
 from racegate.scenario.untrusted.near import near_it
 from racegate.scenario.untrusted.reading import ReadError, decode_toml, read_text
+from racegate.scenario.untrusted.shapes import line_of, refused
 from racegate.scenario.untrusted.text import quoted
 from racegate.scenario.validation import validate
 
@@ -50,18 +53,35 @@ def load(path: Path) -> OwnScenario:
     return parse(_read(path), source=str(path), folder=path.parent)
 
 
+def script_file(given: Path, below: str = "") -> Path:
+    """The file of a script that may be given by its name: of that name in the folder `scenarios`
+    here, or among those that come with racegate. below: the folder of an engine's own scripts
+    Raises ScenarioError for a name that is none of them.
+    """
+    if given.suffix == ".toml" or given.parent != Path() or os.path.lexists(given):
+        return given
+    folders = [place / below for place in (Path("scenarios"), shipped_scripts())]
+    known = {path.stem: path for folder in folders[::-1] for path in _scripts_in(folder)}
+    wanted = given.name.replace("-", "_")
+    if wanted in known:
+        return known[wanted]
+    near = near_it(given.name, (name.replace("_", "-") for name in known))
+    raise ScenarioError(str(given), "$", f"no such file, and no script of that name{near}")
+
+
 def load_for(target: str, path: Path) -> Scenario:
     """The scenario in a TOML file, for a target that has settings of its own: a file with settings
     of our own engine is refused, because the target would ignore them. target: what a reader calls
     it. Raises ScenarioError with file, path in the file and reason.
     """
-    source = str(path)
-    raw = _decoded(_read(path), source)
-    for table in SETTINGS:
-        if table in raw:
-            raise ScenarioError(source, f"$.{table}", _ignored_by(target, table, raw[table]))
-    file = _file_of(raw, source)
-    return validate(_happening_in(file, source=source, folder=path.parent), source=source)
+    text, source = _read(path), str(path)
+    with _lines_told(text):
+        raw = _decoded(text, source)
+        for table in SETTINGS:
+            if table in raw:
+                raise ScenarioError(source, f"$.{table}", _ignored_by(target, table, raw[table]))
+        file = _file_of(raw, source)
+        return validate(_happening_in(file, source=source, folder=path.parent), source=source)
 
 
 def _ignored_by(target: str, table: str, settings: object) -> str:
@@ -88,7 +108,21 @@ def _beside(path: Path) -> str:
 
 def parse(text: str, *, source: str, folder: Path) -> OwnScenario:
     """The script in TOML text; a request log is looked up relative to `folder`."""
-    return from_keys(_decoded(text, source), source=source, folder=folder)
+    with _lines_told(text):
+        return from_keys(_decoded(text, source), source=source, folder=folder)
+
+
+@contextmanager
+def _lines_told(text: str) -> Iterator[None]:
+    """Inside, what is wrong with a file is told with its line."""
+    try:
+        yield
+    except ScenarioError as error:
+        line = line_of(text, error.path, error.reason)
+        if line is None:
+            raise
+        reason = f"{error.reason} (line {line})"
+        raise ScenarioError(error.source, error.path, reason) from error
 
 
 def _decoded(text: str, source: str) -> dict[str, object]:
@@ -111,8 +145,7 @@ def _file_of(raw: Mapping[str, object], source: str) -> ScenarioFile:
     try:
         return msgspec.convert(raw, ScenarioFile, strict=True)
     except msgspec.ValidationError as error:
-        reason, _, path = str(error).partition(" - at `")
-        raise ScenarioError(source, path.rstrip("`") or "$", reason) from error
+        raise ScenarioError(source, *refused(error, ScenarioFile)) from error
 
 
 def explicit(file: ScenarioFile, *, source: str, folder: Path) -> OwnScenario:
@@ -233,12 +266,16 @@ def scenario_paths(folder: Path) -> list[Path]:
     """The scenario files of a folder, by name, with those of its covering array. Raises
     ScenarioError if there are none.
     """
-    paths = [*sorted(folder.glob("*.toml")), *sorted((folder / PAIRS).glob("*.toml"))]
+    paths = _scripts_in(folder)
     if not paths:
         raise ScenarioError(
             str(folder), "$", "no *.toml here; name the folder of the scripts with --scenarios"
         )
     return paths
+
+
+def _scripts_in(folder: Path) -> list[Path]:
+    return [*sorted(folder.glob("*.toml")), *sorted((folder / PAIRS).glob("*.toml"))]
 
 
 def load_all(paths: Sequence[Path]) -> list[tuple[Path, OwnScenario]]:

@@ -1,5 +1,5 @@
-"""The scripts and witnesses that come with racegate: package data of a wheel, and in a checkout the
-folder that they are made from.
+"""The scripts, witnesses and documents that come with racegate: package data of a wheel, and in a
+checkout the folders that they are made from.
 """
 
 from __future__ import annotations
@@ -14,3 +14,12 @@ def shipped_scripts() -> Path:
     """The folder of the scripts; their witnesses lie in `witnesses` below it."""
     installed = _PACKAGE / "scripts"
     return installed if installed.is_dir() else _CHECKOUT / "scenarios"
+
+
+def shipped_docs() -> dict[str, Path]:
+    """The pages of the documents by their names, the README first."""
+    installed = _PACKAGE / "docs"
+    folder = installed if installed.is_dir() else _CHECKOUT / "docs"
+    readme = folder / "README.md" if installed.is_dir() else _CHECKOUT / "README.md"
+    pages = {path.stem: path for path in sorted(folder.glob("*.md")) if path != readme}
+    return {"readme": readme, **pages}

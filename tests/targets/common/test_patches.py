@@ -18,6 +18,7 @@ SCRIPT = ROOT / "tests" / "interpose" / "patched.py"
 # What a package offers as a setting, data of an engine's own objects, and modules of our making.
 NO_PATCHES = {
     ("torch.backends.cudnn", "enabled"),
+    ("config", "disable"),  # torch._dynamo.config
     ("request", "mamba_cow_src_index"),
     ("request", "spec_token_ids"),
     ("model", "expert_weights"),
@@ -27,11 +28,15 @@ NO_PATCHES = {
 # Of C functions and of functions that pass on; marks of our own on objects of others.
 NO_NAMES = {"argtypes", "restype", "__doc__"}
 OURS = ("racegate_", "_racegate_")
-INSIDE = [
-    path
-    for folder in ("interpose/program", "interpose/gpu", "interpose/kernels")
-    for path in sorted((HARNESS / folder).glob("*.py"))
-] + sorted((HARNESS / "targets").glob("*/inside/*.py"))
+INSIDE = (
+    [
+        path
+        for folder in ("interpose", "interpose/program", "interpose/gpu", "interpose/kernels")
+        for path in sorted((HARNESS / folder).glob("*.py"))
+    ]
+    + sorted((HARNESS / "interpose/kernels/interpreted").glob("*.py"))
+    + sorted((HARNESS / "targets").glob("*/inside/*.py"))
+)
 
 
 def named(by: str) -> Path:

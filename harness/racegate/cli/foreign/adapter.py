@@ -14,10 +14,11 @@ from racegate.cli.options import (
     HoldOption,
     JsonOption,
     ScenarioArgument,
-    ScenariosOption,
+    ScriptsOption,
     StrictOption,
     WitnessesOption,
     benign_of,
+    folder_of_scripts,
     loaded_scripts,
     named,
     say_written,
@@ -36,7 +37,8 @@ from racegate.jobs.foreign.opened import TargetOptions, adapter_command
 from racegate.report.ci.failing import checked_results
 from racegate.report.targets.adapters import print_check
 from racegate.report.targets.results import print_judgement, print_target_gate
-from racegate.scenario.files import load
+from racegate.scenario.files import load, script_file
+from racegate.scenario.untrusted.text import many
 from racegate.targets.adapters.client import Adapter
 from racegate.targets.adapters.conformance import (
     CheckOutcome,
@@ -109,7 +111,7 @@ def check(
         engine=hello.engine, version=hello.version, offers=hello.offers, checks=tuple(checks)
     )
     failed = sum(found.outcome is CheckOutcome.FAILED for found in checks)
-    tell(json, conformance, lambda: console.print(f"{len(checks)} checks, {failed} failed"))
+    tell(json, conformance, lambda: console.print(f"{many(len(checks), 'check')}, {failed} failed"))
     raise typer.Exit(ExitCode.CLEAN if conformance.is_passed else ExitCode.BROKEN_HARNESS)
 
 
@@ -132,7 +134,7 @@ def run(
     json: JsonOption = None,
 ) -> None:
     """Run one scenario, eagerly and with the landings of what races, or with holds; judge it."""
-    loaded = load(scenario)
+    loaded = load(script_file(scenario))
     schedule = None if hold is None else parse_schedule(hold)
     planted = None if plant is None else parse_plant(plant)
     with Adapter(command, limits=limits) as adapter:
@@ -162,7 +164,7 @@ def run(
 @with_limits
 def gate(
     command: CommandArgument,
-    scenarios: ScenariosOption = Path("scenarios"),
+    scenarios: ScriptsOption = None,
     left_out: ExceptOption = None,
     device: EngineDeviceOption = None,
     landings: LandingsOption = LANDINGS_MAX,
@@ -177,7 +179,7 @@ def gate(
 
     A scenario that the engine cannot run leaves the gate INCONCLUSIVE (exit code 4).
     """
-    loaded = without(loaded_scripts(scenarios), left_out)
+    loaded = without(loaded_scripts(folder_of_scripts(scenarios)), left_out)
     judged: list[RunResult] = []
     with Adapter(command, limits=limits) as adapter:
         demand_conformance(adapter)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 
 from racegate.cli.ci import JunitOption, SarifOption, write_checked
@@ -34,17 +35,20 @@ from racegate.cli.pictures import HtmlOption
 from racegate.cli.replay import replay
 from racegate.cli.sets import CampaignOptions, campaign_options, with_set
 from racegate.history.finding import exit_code
-from racegate.history.outcome import gated
+from racegate.history.outcome import RunResult, gated
 from racegate.history.schedule import parse_holds
 from racegate.interpose.errors import BadInput
+from racegate.jobs.foreign.bases import Bases, base_cell
+from racegate.jobs.foreign.beside import BaseScenario, compare
 from racegate.jobs.foreign.opened import TargetOptions
 from racegate.jobs.foreign.releases import OpenedEngine, ReleaseCell, kind_of, open_release
 from racegate.report.ci.failing import checked_results
 from racegate.report.targets.releases import print_engine_verdict
-from racegate.report.targets.results import print_target_gate
+from racegate.report.targets.results import print_comparison, print_target_gate
 from racegate.scenario.errors import BadInputError
-from racegate.scenario.files import load_for
+from racegate.scenario.files import load_for, script_file
 from racegate.scenario.spec import Scenario
+from racegate.scenario.untrusted.text import many
 from racegate.targets.common.environment import EnginePackage
 from racegate.targets.common.judge import RUNS_MAX, ReleaseVerdict, judge, judge_under
 from racegate.targets.common.result import result_of
@@ -59,6 +63,13 @@ from racegate.targets.vllm.wire import ModelRunner, StateMode
 
 ReleaseOption = Annotated[
     str, typer.Option("--release", metavar="X", help="A version, as the package index has it.")
+]
+AgainstOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="BASE",
+        help="Compare with this release, or this checkout: only what differs is a finding.",
+    ),
 ]
 RunsOption = Annotated[int, typer.Option("--runs", min=0, help="Runs under holds at most.")]
 
@@ -148,7 +159,8 @@ def run(
     json: JsonOption = None,
 ) -> None:
     """Run one scenario, eagerly and with the landings of what races, or with holds; judge it."""
-    loaded = load_for(kind_of(cell).packaging.title, scenario)
+    packaging = kind_of(cell).packaging
+    loaded = load_for(packaging.title, script_file(scenario, packaging.name))
     with started(cell, log) as opened:
         if hold is None:
             judged = _judged(opened, loaded, runs)
@@ -170,6 +182,7 @@ def gate(
     *,
     scenarios: ScriptsOption = None,
     left_out: ExceptOption = None,
+    against: AgainstOption = None,
     runs: RunsOption = RUNS_MAX,
     strict: StrictOption = None,
     witness: WitnessesOption = None,
@@ -181,20 +194,23 @@ def gate(
 ) -> None:
     """Judge every scenario of a folder on an engine that is started once.
 
-    A scenario that it cannot run leaves the gate INCONCLUSIVE (exit code 4).
+    A scenario that it cannot run leaves the gate INCONCLUSIVE (exit code 4). Beside a base what
+    both have in common is no finding, and what neither can run is left out.
     """
     judged: list[tuple[Path, ReleaseVerdict]] = []
     packaging = kind_of(cell).packaging
     folder = folder_of_scripts(scenarios, packaging.name)
     loaded = without(loaded_scripts_for(packaging.title, folder), left_out)
+    bases = {} if against is None else _bases(cell, against, loaded, runs, log)
+    shown: list[RunResult] = []
     with started(cell, log) as opened:
         for place, scenario in loaded:
             found = _judged(opened, scenario, runs)
             judged.append((place, found))
+            shown.append(_beside(found, str(place), bases.get(scenario.name)))
             _write(witness, found, scenario)
             if json != "-":
-                print_engine_verdict(stdout_console(), found, str(place))
-    shown = [result_of(found, str(place)) for place, found in judged]
+                _print_judged(found, shown[-1], str(place))
     results, benign = gated(shown), benign_of(strict)
     code = results.exit_code(benign)
     files = {one.scenario: str(place) for place, one in judged}
@@ -245,6 +261,42 @@ def _judged(opened: OpenedEngine, scenario: Scenario, runs: int) -> ReleaseVerdi
     )
 
 
+def _bases(
+    cell: ReleaseCell,
+    against: str,
+    loaded: Sequence[tuple[Path, Scenario]],
+    runs: int,
+    log: Path | None,
+) -> Mapping[str, BaseScenario]:
+    """The scenarios on the base. Raises BadInputError if its engine cannot be started."""
+    base = base_cell(cell, against)
+    bases = Bases(
+        base,
+        opened=lambda: started(base, log),
+        judge=lambda opened, scenario: _judged(opened, scenario, runs),
+        settings=(runs,),
+    )
+    try:
+        return bases.judged([scenario for _, scenario in loaded])
+    except BadInput as error:
+        raise BadInputError(str(error)) from error
+
+
+def _beside(found: ReleaseVerdict, place: str, base: BaseScenario | None) -> RunResult:
+    """The result, beside that of the base if there is one."""
+    result = result_of(found, place)
+    if base is None:
+        return result
+    return msgspec.structs.replace(result, comparison=compare(base, found.base, result))
+
+
+def _print_judged(found: ReleaseVerdict, result: RunResult, place: str) -> None:
+    if result.comparison is None:
+        print_engine_verdict(stdout_console(), found, place)
+    else:
+        print_comparison(stdout_console(), result)
+
+
 def _write(folder: Path | None, judged: ReleaseVerdict, scenario: Scenario) -> None:
     """Landings that do harm, if they are asked for."""
     if folder is not None:
@@ -255,7 +307,7 @@ def _write(folder: Path | None, judged: ReleaseVerdict, scenario: Scenario) -> N
 def tell_progress(runs: int) -> None:
     """Every tenth run under holds."""
     if runs % 10 == 0:
-        _progress(f"{runs} runs under holds")
+        _progress(f"{many(runs, 'run')} under holds")
 
 
 def _progress(text: str) -> None:

@@ -30,6 +30,7 @@ from racegate.jobs.generated import CampaignSpec
 from racegate.jobs.stores.choice import subject_of
 from racegate.jobs.stores.witnesses import any_witness, requests_in
 from racegate.scenario.errors import BadInputError
+from racegate.scenario.untrusted.text import many
 from racegate.targets.adapters.witness import AdapterSubject
 from racegate.targets.common.witnesses.witness import ReleaseWitness
 from racegate.targets.program.workflow.witness import ProgramSubject
@@ -103,7 +104,7 @@ def minimised_file(
     save(done.witness, file)
     say_written([file])
     whole = "" if done.is_minimal else " (there may be a smaller one: --runs)"
-    left = f"{requests_in(done.witness)} requests, {len(done.witness.holds)} holds"
+    left = f"{many(requests_in(done.witness), 'request')}, {many(len(done.witness.holds), 'hold')}"
     say(f"{left}, {done.runs} tried{whole}")
 
 

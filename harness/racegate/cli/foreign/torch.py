@@ -33,7 +33,8 @@ from racegate.cli.replay import replay
 from racegate.cli.sets import CampaignOptions, campaign_options, with_set
 from racegate.history.schedule import parse_holds
 from racegate.interpose.errors import BadInput
-from racegate.interpose.outcome import DeviceKind
+from racegate.interpose.gpus import GPUS
+from racegate.interpose.outcome import CompileMode, DeviceKind
 from racegate.jobs.foreign.draws import ScenarioDraw
 from racegate.jobs.foreign.opened import NUMBER, TargetOptions
 from racegate.report.targets.programs import checked_program, render
@@ -61,13 +62,38 @@ def _bytes_of(size: str | int) -> int:
 
 
 DeviceKindOption = Annotated[DeviceKind, typer.Option(help="The virtual device, or a real GPU.")]
+HoldOption = Annotated[
+    list[str] | None,
+    typer.Option(metavar="'OPERATION until ACCESS'", help="A run under it, and one without."),
+]
+NotReadyOption = Annotated[
+    int, typer.Option(min=0, help='With --hold: how often queries are answered "not ready".')
+]
+CompileOption = Annotated[
+    CompileMode | None,
+    typer.Option(
+        "--compile",
+        show_default=False,
+        help="How regions run that torch.compile is given: as Inductor compiled them, or as plain "
+        "Python. As compiled, if it is not given and this torch can.",
+    ),
+]
 MemoryOption = Annotated[
     int,
     typer.Option(
         metavar="SIZE",
         parser=_bytes_of,
         show_default=False,
-        help="Of the virtual device, as 8G. Half of the host's, if it is not given.",
+        help="Of the virtual device, as 8G, in the place of that of --gpu or half of the host's.",
+    ),
+]
+GpuOption = Annotated[
+    str,
+    typer.Option(
+        "--gpu",
+        metavar="NAME",
+        show_default=False,
+        help=f"What the virtual device says that it is: {', '.join(GPUS)}.",
     ),
 ]
 
@@ -93,15 +119,12 @@ def run(
     suppressions: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Findings to let stand, with reasons.")
     ] = None,
-    hold: Annotated[
-        list[str] | None,
-        typer.Option(metavar="'OPERATION until ACCESS'", help="A run under it, and one without."),
-    ] = None,
-    not_ready: Annotated[
-        int, typer.Option(min=0, help='With --hold: how often queries are answered "not ready".')
-    ] = 0,
+    hold: HoldOption = None,
+    not_ready: NotReadyOption = 0,
     device: DeviceKindOption = DeviceKind.VIRTUAL,
+    gpu: GpuOption = "",
     memory: MemoryOption = 0,
+    compiling: CompileOption = None,
     timeout: RunTimeoutOption = 0.0,
     strict: StrictOption = None,
     junit: JunitOption = None,
@@ -113,9 +136,13 @@ def run(
     a finding, 3 something that is not modelled; a script that fails keeps its own exit code.
     """
     known = load_suppressions(suppressions) if suppressions else ()
-    signatures = tuple(one.signature for one in known)
     checked = found_program(
-        tuple(program), timeout_s=timeout, suppressed=signatures, memory_bytes=memory
+        tuple(program),
+        timeout_s=timeout,
+        suppressed=tuple(one.signature for one in known),
+        memory_bytes=memory,
+        gpu=gpu,
+        compiling=compiling,
     )
     stdout = PrintPlace.STDERR if json == "-" else PrintPlace.PLAIN
     holds = parse_holds(hold or ())
@@ -132,13 +159,14 @@ def run(
                 on_run=progress.show,
             )
     verdicts = msgspec.structs.replace(verdicts, benign=benign_of(strict))
-    command = shlex.join([*_told_again(device, memory=memory), *program])
+    told = _told_again(device, memory=memory, gpu=gpu, compiling=compiling)
+    command = shlex.join([*told, *program])
     result = result_of_program(verdicts, command, device)
     tell(json, result, lambda: print(printable_lines(render(verdicts, command)), file=sys.stderr))
     write_checked(checked_program(verdicts, command), junit, sarif)
     _write_page(verdicts, command, html)
     if witness is not None:
-        _save(verdicts, checked, witness, _told_again(device, memory=0))
+        _save(verdicts, checked, witness, _told_again(device))
     raise typer.Exit(verdicts.exit_code)
 
 
@@ -161,7 +189,7 @@ def search(
     if not any(NUMBER in word for word in program):
         fail(f"say where the drawn number goes: {NUMBER} among the arguments of the program")
     how = TargetOptions(runs_max=runs, run_s=options.timeout_s or None)
-    subject = ProgramSubject(argv=tuple(program))
+    subject = ProgramSubject(argv=tuple(program), compiling=None)
     benign, draw = benign_of(strict), ScenarioDraw.NUMBERS
     search_target(subject, how, options, benign=benign, json=json, draw=draw)
 
@@ -196,11 +224,19 @@ class SearchProgress:
         self._bar.stop()
 
 
-def _told_again(device: DeviceKind, *, memory: int) -> list[str]:
+def _told_again(
+    device: DeviceKind,
+    *,
+    memory: int = 0,
+    gpu: str = "",
+    compiling: CompileMode | None = None,
+) -> list[str]:
     """The options of the device, as commands that are printed repeat them."""
     if device is not DeviceKind.VIRTUAL:
         return ["--device", device.value]
-    return ["--memory", f"{memory >> 20}M"] if memory else []
+    told = ["--gpu", gpu] if gpu else []
+    told += ["--memory", f"{memory >> 20}M"] if memory else []
+    return told + (["--compile", compiling.value] if compiling else [])
 
 
 def _write_page(verdicts: ProgramVerdict, command: str, html: Path | None) -> None:

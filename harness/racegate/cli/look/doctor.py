@@ -6,7 +6,7 @@ import platform
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
-from re import match
+from re import match, search
 
 import typer
 from rich.table import Table
@@ -32,6 +32,11 @@ from racegate.targets.program.doctor import Checkup, Health, check_programs
 
 # One hold that has to be realised.
 HELD = "accepted-copy-after-row-move.witness.json"
+# What not everybody installs, and what it is for.
+EXTRAS = {
+    "campaign": "campaigns of several machines",
+    "test": "mutants of the source",
+}
 STYLES = {Health.OK: "green", Health.ABSENT: "yellow", Health.WRONG: "bold red"}
 
 app = typer.Typer(add_completion=False)
@@ -53,6 +58,8 @@ def _checkups() -> Iterator[Checkup]:
     yield _scripts()
     yield _canaries()
     yield check_programs()
+    for extra, subject in EXTRAS.items():
+        yield _extra(extra, subject)
     yield check_gpu()
 
 
@@ -69,14 +76,30 @@ def _versions() -> Checkup:
     )
 
 
-def _needed() -> list[str]:
-    """What racegate requires, without extras. Nothing is known of what is not installed."""
+def _extra(extra: str, subject: str) -> Checkup:
+    """Whether what an extra brings is there."""
+    missing = [name for name in _needed(extra) if not _version(name)]
+    return Checkup(
+        subject=subject,
+        health=Health.ABSENT if missing else Health.OK,
+        said=f"{', '.join(missing)} missing" if missing else "they can be run",
+        advice=f"pip install 'racegate[{extra}]'" if missing else "",
+    )
+
+
+def _needed(extra: str = "") -> list[str]:
+    """What racegate requires, or one of its extras. Nothing is known of what is not installed."""
     try:
         texts = requires("racegate") or []
     except PackageNotFoundError:
         return []
-    found = [match(r"[\w.-]+", text) for text in texts if "extra ==" not in text]
-    return [name[0] for name in found if name is not None]
+    found = [match(r"[\w.-]+", text) for text in texts if _extra_of(text) == extra]
+    return [name[0] for name in found if name is not None and name[0] != "racegate"]
+
+
+def _extra_of(requirement: str) -> str:
+    found = search(r"extra == ['\"]([\w-]+)", requirement)
+    return found[1] if found else ""
 
 
 def _version(name: str) -> str:

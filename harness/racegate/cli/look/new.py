@@ -28,9 +28,9 @@ def new_group() -> None:
 @app.command()
 def scenario(
     name: Annotated[str, typer.Argument(help="Of the scenario, as in rows-change-hands.")],
-    out: Annotated[
-        Path, typer.Option(metavar="DIR", help="Folder to write to.", callback=folder_to_fill)
-    ] = Path("scenarios"),
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder to write to.")] = Path(
+        "scenarios"
+    ),
 ) -> None:
     """Write a script with comments, and beside it the schema that editors check it by."""
     if not NAME.fullmatch(name) or len(name) > 100:
@@ -38,6 +38,7 @@ def scenario(
     path = out / f"{name.replace('-', '_')}.toml"
     if path.exists():
         fail(f"{path} is there already")
+    folder_to_fill(out)
     write_text(path, render("scenario.toml.j2", name=name, file=quote(str(path))))
     write_text(out / SCHEMA, schema_text())
     say(f"wrote {path}, and {out / SCHEMA} for editors; next: racegate run {quote(str(path))}")

@@ -21,6 +21,7 @@ from racegate.cli.options import (
     JsonOption,
     WorkersOption,
     fail,
+    folder_of_scripts,
     say,
     stderr_console,
     stdout_console,
@@ -107,8 +108,8 @@ def ab(
         Only | None, typer.Option(help="Run nothing: report what --out DIR holds.")
     ] = None,
     witnesses: Annotated[
-        Path, typer.Option(metavar="DIR", help="The held runs of the faults.")
-    ] = Path("scenarios/witnesses"),
+        Path | None, typer.Option(metavar="DIR", help="The held runs of the faults.")
+    ] = None,
     json: JsonOption = None,
 ) -> None:
     """Compare thousands of generations under natural timing, with and without a fault."""
@@ -132,7 +133,10 @@ def ab(
     arms = _others(arm or ARMS)
     with _folder(out, plan) as folder:
         how = CallSpec(
-            share=parse_share(part), workers=workers, seconds=seconds, witnesses=witnesses
+            share=parse_share(part),
+            workers=workers,
+            seconds=seconds,
+            witnesses=folder_of_scripts(witnesses, "witnesses"),
         )
         _run(folder, arms, how)
         _end(summarise(folder, arms), json)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -11,9 +10,10 @@ from rich.table import Column, Table
 from racegate.cli.options import (
     JsonOption,
     PacingOption,
-    ScenariosOption,
+    ScriptsOption,
     SeedOption,
     WorkersOption,
+    folder_of_scripts,
     progress_bar,
     stdout_console,
     tell,
@@ -38,14 +38,14 @@ def soak(
     workers: WorkersOption = 1,
     seed: SeedOption = 1,
     pacing: PacingOption = Pacing.EAGER,
-    scenarios: ScenariosOption = Path("scenarios"),
+    scenarios: ScriptsOption = None,
     json: JsonOption = None,
 ) -> None:
     """Run correct scenarios on a GPU with held operations, and compare with the virtual device: 0
     all right, 1 a wrong run, 3 a run that hung, failed, had to be ended or left another trace, 4 a
     scenario of which nothing was held.
     """
-    paths = scenario_paths(scenarios)
+    paths = scenario_paths(folder_of_scripts(scenarios))
     open_cuda()
     plan = SoakSpec(runs=runs, seconds=seconds, workers=workers, seed=seed, pacing=pacing)
     stop: StoppedError | None = None

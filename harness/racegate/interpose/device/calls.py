@@ -152,7 +152,7 @@ class Calls:
         elif kind == CallKind.STREAM_SYNC:
             session.synchronize(a)
         elif kind == CallKind.DEVICE_SYNC:
-            session.wait_device()
+            session.synchronize(None, by="the wait for the whole device")
         elif kind == CallKind.STREAM_QUERY:
             return not session.query_stream(a)
         elif kind == CallKind.HOST_FUNCTION:

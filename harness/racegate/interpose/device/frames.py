@@ -11,6 +11,8 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from types import CodeType
 
+from racegate.order.native.compiler import cache_folder
+
 
 def _folders(*packages: str) -> tuple[str, ...]:
     """Where these packages really are, as beginnings of their files' names."""
@@ -26,7 +28,8 @@ def _folders(*packages: str) -> tuple[str, ...]:
 _STANDARD = os.path.join(Path(os.__file__).parent, "")
 _OURS = os.path.join(Path(__file__).parent.parent, "")
 _CHILD = _OURS + "child.py"
-_LIBRARIES = _folders("torch", "numpy", "triton")
+COMPILED = cache_folder() / "inductor"  # what torch.compile writes and runs
+_LIBRARIES = (*_folders("torch", "numpy", "triton"), os.path.join(COMPILED, ""))
 _RUNNERS = _folders("_pytest", "pluggy")
 
 
@@ -43,11 +46,14 @@ class OwnDepth(threading.local):
 
 
 class _File(Enum):
-    """Whose code a file holds. BELOW: what runs the program; no frame of it follows."""
+    """Whose code a file holds. BELOW: what runs the program; no frame of it follows. LIBRARY: of
+    torch and what it computes with.
+    """
 
     OTHER = 0
     PROGRAM = 1
     BELOW = 2
+    LIBRARY = 3
 
 
 def kind_of_code(code: CodeType) -> int:
@@ -63,8 +69,10 @@ def is_program_file(name: str) -> bool:
 def _kind_of_file(name: str) -> _File:
     if name == _CHILD:
         return _File.BELOW
-    if name.startswith(("<", _OURS, *_LIBRARIES)):
+    if name.startswith(("<", _OURS)):
         return _File.OTHER
+    if name.startswith(_LIBRARIES):
+        return _File.LIBRARY
     if name.startswith(_RUNNERS):
         return _File.BELOW
     is_standard = name.startswith(_STANDARD) and "site-packages" not in name[len(_STANDARD) :]

@@ -212,6 +212,10 @@ class Library:
         """How much memory the virtual device has."""
         self._library.vg_limit_memory(ctypes.c_uint64(nbytes))
 
+    def set_gpu(self, name: str, numbers: tuple[int, ...]) -> None:
+        """What the virtual device says of itself. Its memory is that of `limit_memory`."""
+        self._library.vg_set_gpu(name.encode(), (ctypes.c_int * len(numbers))(*numbers))
+
     def hush(self) -> None:
         """No call asks Python any more: the interpreter ends."""
         self._library.vg_set_callback(None)

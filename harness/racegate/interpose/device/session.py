@@ -20,11 +20,11 @@ from racegate.interpose.device.host_threads import HeldThreads, HostThreads
 from racegate.interpose.device.listener import Listener, Runtime
 from racegate.interpose.device.queue import Queue, Work, WorkQueue
 from racegate.interpose.device.spans import AllocationSites, Place, Spans
-from racegate.interpose.device.touches import OTHER_THREADS, RefuseWrite, TouchWatch
+from racegate.interpose.device.touches import OTHER_THREADS, QUERIES, RefuseWrite, TouchWatch
 from racegate.interpose.native.library import new_walk
-from racegate.order.clocks import Clock, covers
+from racegate.order.clocks import Clock, OpenRecords, covers
 from racegate.order.ranges import Ranges
-from racegate.order.recorder import Conflict, Recorder, Stack, Version
+from racegate.order.recorder import Conflict, Recorder, Stack
 
 
 class Session:
@@ -35,6 +35,8 @@ class Session:
     not_seen: what was asked and could not be followed exactly, by kind, for the verdict
     parts: labels of a graph's operations, by the label of its replay
     drain: takes in what was logged, if anything was: always before anything else is judged
+    within: the frames of torch inside the innermost of a stack that `stack` gave
+    off_record: inside, what a thread does is a compiler's: no operation of the program, no wait
     """
 
     def __init__(
@@ -69,9 +71,10 @@ class Session:
         self._polls: Counter[tuple[int | None, tuple[int, ...]]] = Counter()
         self.lock = threading.RLock()
         self._own = OwnDepth()
+        self.off_record = OwnDepth()
         self._streams: dict[int, int] = {}
-        self._unsettled: dict[int, tuple[int, Version]] = {}
-        self._walk = new_walk(kind_of_code)
+        self._unsettled = OpenRecords()
+        self._walk, self.within = new_walk(kind_of_code)
         self._main = threading.get_ident()
         default = self.recorder.add_stream("the default stream", is_legacy=True)
         self._streams.update({0: default, 1: default})
@@ -189,7 +192,10 @@ class Session:
         listener = self._listener
         if listener is not None and run is not None:
             run = listener.work(kind, run)
-        if not self.is_recording and self.is_bare:
+        is_unseen = self.off_record.depth > 0
+        if is_unseen and self.queue.has_pending():
+            self.force_stream(stream)
+        if is_unseen or (not self.is_recording and self.is_bare):
             if run is not None:
                 run()
             return ""
@@ -265,25 +271,22 @@ class Session:
 
     def wait_stream(self, stream: int) -> None:
         """The operation that was issued last waits, inside, for its stream: the host with it."""
-        by = ""
-        if self.is_recording:  # or nobody knows which it was, and nobody asks
+        if not self.is_recording:  # nobody knows which it was, and nobody asks
+            self.synchronize(stream)
+        elif not self.off_record.depth:
             kind = self.recorder.last_access().label.partition("@")[0]
-            by = f"the implicit wait of {kind}"
-        self.synchronize(stream, by=by)
+            self.synchronize(stream, by=f"the implicit wait of {kind}")
 
-    def synchronize(self, stream: int, *, by: str = "") -> None:
-        """The host waits for a stream. by: what does, in words, if not the program itself"""
+    def synchronize(self, stream: int | None, *, by: str = "") -> None:
+        """The host waits for a stream; None: for each of the device. by: what does, in words, if
+        not the program itself
+        """
+        if self.off_record.depth:
+            return
         with self.lock:
             self.drain()
-            lane, thread = self.stream_lane(stream), self.thread_lane()
-            self._arrive(self.recorder.wait_stream(thread, lane, self.stack(), by=by))
-
-    def wait_device(self) -> None:
-        with self.lock:
-            self.drain()
-            stack, thread = self.stack(), self.thread_lane()
-            for lane in self.recorder.lanes.streams():
-                by = "the wait for the whole device"
+            all_lanes, stack, thread = self.recorder.lanes.streams, self.stack(), self.thread_lane()
+            for lane in all_lanes() if stream is None else (self.stream_lane(stream),):
                 self._arrive(self.recorder.wait_stream(thread, lane, stack, by=by))
 
     def wait_event(self, event: int) -> None:
@@ -315,7 +318,7 @@ class Session:
         thread = self.thread_lane()
         if covers(self.recorder.lanes.clock(thread), clock):
             return True
-        self.not_seen["completion queries that no edge settles (the other answer is a branch)"] += 1
+        self.not_seen[QUERIES] += 1
         asked = (event, tuple(clock))
         self._polls[asked] += 1
         if self._polls[asked] <= max(self.polls_max, self.queue.is_asleep(clock)):
@@ -331,10 +334,8 @@ class Session:
         if self.spans.pinned:
             self.touches.arrive(known)
         self.queue.force(clock)
-        for event, (number, version) in list(self._unsettled.items()):
-            if covers(known, version.clock):
-                self._settle(event, number)
-                del self._unsettled[event]
+        for event, number in self._unsettled.take_covered(known):
+            self._settle(event, number)
 
     def host_learns(self, value: object) -> None:
         """The host has waited for a value of the device, or for a size that follows from one."""
@@ -345,8 +346,9 @@ class Session:
 
     def event_recorded(self, event: int, stream: int, number: int, thread: int) -> None:
         lane = self.stream_lane(stream)
-        version = self.recorder.record(event, self.thread_lane(thread), lane, self.stack())
-        self._unsettled[event] = (number, version)
+        acting = self.thread_lane(thread)
+        version = self.recorder.record(event, acting, lane, self.stack())
+        self._unsettled.add(event, number, version.clock, by=(acting, lane))
 
     def found_complete(self, event: int, thread: int) -> None:
         """An allocator was told that an event is complete."""
@@ -356,7 +358,7 @@ class Session:
 
     def event_destroyed(self, event: int) -> None:
         self.recorder.forget(event)
-        self._unsettled.pop(event, None)
+        self._unsettled.forget(event)
 
     def stream_waits(self, stream: int, event: int, thread: int) -> None:
         lane = self.stream_lane(stream)

@@ -17,6 +17,13 @@ from racegate.interpose.device.graphs import Graphs
 from racegate.interpose.device.library import Library
 from racegate.interpose.device.session import Session
 from racegate.interpose.kernels.aliases import NoMemory, alias_of, bytes_of, tensors_in
+from racegate.interpose.kernels.interpreted.libdevice import (
+    compute_extern,
+    is_libdevice,
+    is_of_libdevice,
+    own_functions,
+)
+from racegate.interpose.kernels.interpreted.reductions import combine_slices
 from racegate.interpose.kernels.memo import Call, Memo, call_of
 from racegate.interpose.kernels.narrow_floats import compute_narrow_floats
 from racegate.order.ranges import Ranges, merged
@@ -56,6 +63,8 @@ class TritonKernels:
         builder: Any = interpreter.InterpreterBuilder
         executor: Any = interpreter.GridExecutor
         compute_narrow_floats(interpreter, self._refuse)
+        compute_extern(interpreter)
+        combine_slices(interpreter)
         prefer_numbers(builder)
         self.note_accesses(builder)
         plain = executor.__call__
@@ -210,10 +219,11 @@ def as_compiled(interpreter: Any) -> Callable[[Any], Any]:
     `_patch_lang`.
 
     The interpreter puts its own operations into the language's module for each launch: a kernel
-    whose module has given one a name of its own (`exp = tl.exp`) is made to look it up there. And
-    what a loop counts can be converted.
+    whose module has given one a name of its own (`exp = tl.exp`) is made to look it up there. What
+    a loop counts can be converted, and NVIDIA's own functions compute.
     """
     plain, language = interpreter._patch_lang, interpreter.tl
+    libdevice = own_functions(interpreter)
 
     class Index(int):
         def to(self, dtype: Any) -> Any:
@@ -226,8 +236,15 @@ def as_compiled(interpreter: Any) -> Callable[[Any], Any]:
         for alias, value in list(fn.__globals__.items()):
             if language.core.is_builtin(value) and hasattr(language, value.__name__):
                 fn.__globals__[alias] = looked_up(value.__name__)
+            elif is_libdevice(value):
+                fn.__globals__[alias] = libdevice
+            elif is_of_libdevice(value):
+                fn.__globals__[alias] = getattr(libdevice, value.__name__)
         scope = plain(fn)
         module = sys.modules.get(fn.__module__)
+        if scope is not None:
+            scope.set_attr(language.extra, "libdevice", libdevice)
+            scope.set_attr(language.extra.cuda, "libdevice", libdevice)
         if scope is not None and module is not None:
             scope.set_attr(module, "range", lambda *ends: map(Index, range(*map(int, ends))))
         return scope

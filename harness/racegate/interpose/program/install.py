@@ -16,6 +16,7 @@ from racegate.interpose.device.calls import Calls
 from racegate.interpose.device.library import Library
 from racegate.interpose.device.queue import Queue, WorkQueue
 from racegate.interpose.device.session import Session
+from racegate.interpose.kernels.interpreted.driver import answer_for_driver
 from racegate.interpose.kernels.memo import Memo
 from racegate.interpose.kernels.run import Kernels
 from racegate.interpose.kernels.triton_kernels import TritonKernels
@@ -85,6 +86,7 @@ def install(
         {
             "triton.runtime.interpreter": triton.patch,
             "triton.runtime.autotuner": triton.fix_autotuners,
+            "triton.backends": answer_for_driver,
             "torch.distributed": partial(track_collectives, session),
             "triton.experimental.gluon._runtime": triton.refuse_gluon,
         }

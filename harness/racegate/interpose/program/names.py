@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from types import FrameType, ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -21,12 +21,15 @@ _LOOKED_AT_MAX = 4000
 _ITEMS_MAX = 64
 
 
-def buffer_name(session: Session, address: int) -> str:
-    """The expression that holds the address now, else where its memory was asked for."""
+def buffer_name(session: Session, address: int, end: int) -> str:
+    """The expression that holds the bytes from an address to an end now, with the rows that these
+    are of, else where the memory was asked for.
+    """
     for frame in _program_frames(session):
         found = _search(frame, address)
-        if found:
-            return f"{found} ({frame.f_code.co_qualname})"
+        if found is not None:
+            rows = rows_of(found.value, address, end)
+            return f"{found.name}{rows} ({frame.f_code.co_qualname})"
     site = session.allocation_sites.find(address)
     if site is not None and site[2]:
         return f"memory asked for at {place_name(site[2])}"
@@ -49,7 +52,28 @@ def _program_frames(session: Session) -> Iterator[FrameType]:
             main = main.f_back
 
 
-def _search(frame: FrameType, address: int) -> str:
+class _Named(NamedTuple):
+    name: str
+    value: Any
+
+
+def rows_of(value: Any, address: int, end: int) -> str:
+    """Which part of the first dimension of a tensor these bytes lie in, as an index; empty if that
+    is all of it, or not known.
+    """
+    if not isinstance(value, torch.Tensor) or not value.dim() or not value.is_contiguous():
+        return ""
+    row_nbytes = value.stride(0) * value.element_size()
+    first, past = address - value.data_ptr(), end - value.data_ptr()
+    if first < 0 or past > value.nbytes or not row_nbytes:
+        return ""
+    low, high = first // row_nbytes, (past - 1) // row_nbytes + 1
+    if high - low == len(value):
+        return ""
+    return f"[{low}]" if high == low + 1 else f"[{low}:{high}]"
+
+
+def _search(frame: FrameType, address: int) -> _Named | None:
     """Breadth first, so that the shortest expression wins."""
     scope = dict(frame.f_locals)
     queue: list[tuple[str, Any, int]] = [(name, value, 0) for name, value in scope.items()]
@@ -63,10 +87,10 @@ def _search(frame: FrameType, address: int) -> str:
         # Objects of the program answer as they like: a dead weak reference raises at any question.
         with suppress(Exception):
             if _holds(value, address):
-                return name
+                return _Named(name, value)
             if depth < _DEPTH_MAX:
                 queue.extend((child, item, depth + 1) for child, item in _children(name, value))
-    return ""
+    return None
 
 
 def _holds(value: Any, address: int) -> bool:

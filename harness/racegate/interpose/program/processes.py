@@ -25,16 +25,19 @@ def track_processes(session: Session, library: Library) -> None:
     session.work.begin()
     os.register_at_fork(after_in_child=session.drain)
 
-    def seen(event: str, args: tuple[Any, ...]) -> None:
-        if event in _EVENTS and not session.is_over and args[1:2] != (_LOOK_UP,):
+    def count() -> None:
+        if not session.is_over and not session.off_record.depth:  # a compiler's are no program's
             session.not_seen[STARTED] += 1
+
+    def seen(event: str, args: tuple[Any, ...]) -> None:
+        if event in _EVENTS and args[1:2] != (_LOOK_UP,):
+            count()
 
     sys.addaudithook(seen)
     start: Any = _posixsubprocess.fork_exec
 
     def fork_exec(*args: Any) -> int:  # multiprocessing's spawn and fork server, not subprocess
-        if not session.is_over:
-            session.not_seen[STARTED] += 1
+        count()
         return int(start(*args))
 
     _posixsubprocess.fork_exec = fork_exec

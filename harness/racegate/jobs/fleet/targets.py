@@ -134,7 +134,7 @@ class PythonTarget(StrictStruct, frozen=True, kw_only=True):
     @property
     def subject(self) -> ProgramSubject:
         """What is judged."""
-        return ProgramSubject(argv=self.program)
+        return ProgramSubject(argv=self.program, compiling=None)
 
     @property
     def title(self) -> str:

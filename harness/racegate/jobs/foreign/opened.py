@@ -187,7 +187,8 @@ class _OpenProgram:
 
     def judge(self, scenario: Script) -> TargetResult:
         argv = tuple(word.replace(NUMBER, str(scenario.seed)) for word in self._subject.argv)
-        program = Program(argv, self._options.run_s or 0.0)
+        run_s = self._options.run_s or 0.0
+        program = Program(argv, run_s, compiling=self._subject.compiling)
         runs_max = PROGRAM_RUNS if self._options.runs_max is None else self._options.runs_max
         judged = judge_on(self._device, program, explores=True, runs_max=runs_max, is_quiet=True)
         shown = [(one.race, one.landing) for one in judged.judged]

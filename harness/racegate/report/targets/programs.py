@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 
-from racegate.history.finding import FindingKind, Race
+from racegate.history.finding import FindingKind, Race, by_cause
 from racegate.history.outcome import Checked, CheckedCase, Failing
+from racegate.scenario.untrusted.text import many
 from racegate.targets.program.judge import (
     ProgramRace,
     ProgramSearch,
@@ -13,6 +14,7 @@ from racegate.targets.program.judge import (
     unjudged,
 )
 from racegate.targets.program.words import (
+    cause_lines,
     closing,
     difference,
     finding_lines,
@@ -31,11 +33,12 @@ def render(verdicts: ProgramVerdict, command: str) -> str:
     judged = {one.race.signature: one for one in verdicts.judged}
     reasons = {s.signature: s.reason for s in verdicts.suppressed}
     lines: list[str] = []
-    for index, finding in enumerate(outcome.findings, 1):
+    for finding in outcome.findings:
         if finding.signature in reasons:
             lines += _suppressed(finding, reasons[finding.signature])
-        else:
-            lines += finding_lines(index, finding, judged.get(finding.signature), command)
+    standing = by_cause(tuple(race for race in outcome.findings if race.signature not in reasons))
+    for index, findings in enumerate(standing, 1):
+        lines += cause_lines(index, findings, judged, command)
     if verdicts.polls_matter:
         lines += _polls(verdicts)
     if verdicts.changes:
@@ -119,7 +122,7 @@ def _from_here(path: str) -> str:
 
 def _search(search: ProgramSearch, verdicts: ProgramVerdict) -> list[str]:
     """How it was searched, and what is left where something has not shown."""
-    text = f"search: {search.runs} runs under full deferral"
+    text = f"search: {many(search.runs, 'run')} under full deferral"
     if search.is_interrupted:
         text += ", interrupted"
     if all(one.landing is not None for one in search.races):

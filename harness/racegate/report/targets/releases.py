@@ -10,6 +10,7 @@ from racegate.history.schedule import Holds
 from racegate.report.targets.results import print_judgement
 from racegate.report.text import print_reasons
 from racegate.scenario.untrusted.console import line
+from racegate.scenario.untrusted.text import many
 from racegate.targets.common.judge import ReleaseVerdict
 from racegate.targets.common.result import change_lines, replay_command, result_of, wrong_lines
 from racegate.targets.common.search import Effect, JudgedRace
@@ -46,7 +47,7 @@ def _print_conflicts(
     found = group[0]
     first = found.race.first
     style = _EFFECTS.get(found.effect, "bold red")
-    tried = f"{found.landings} landings tried"
+    tried = f"{many(found.landings, 'landing')} tried"
     what = f" {first.label} {_verb(first.is_write)}; {tried}"
     console.print(line((found.effect.upper(), style), what))
     for other in group:

@@ -47,6 +47,17 @@ def shortened(text: str, most: int) -> str:
     return f"{text[:most]}... ({len(text) - most} characters more)"
 
 
+def many(number: int, noun: str) -> str:
+    """A count of something, as `1 landing` or `2 landings`. noun: in the singular, of which the
+    last word is counted
+    """
+    if number == 1:
+        return f"{number} {noun}"
+    if noun.endswith("y") and noun[-2] not in "aeiou":
+        return f"{number} {noun[:-1]}ies"
+    return f"{number} {noun}{'es' if noun.endswith('s') else 's'}"
+
+
 def without_secrets(argument: str) -> str:
     """An argument as it may be shown: a URL without user, password and options."""
     scheme, found, rest = argument.partition("://")

@@ -62,6 +62,13 @@ PROGRAM = (
           attributes=("_engine_run_backward",), why="autograd's threads go on from their caller"),
     Patch(by="interpose.program.install", owner="torch.autograd",
           attributes=("_engine_run_backward",), why="it has the function too"),
+    Patch(by="interpose.compiling", owner="torch", attributes=("compile",),
+          releases="torch, where regions run as plain Python", why="the verdict says so"),
+    Patch(by="interpose.compiling",
+          owner="torch._dynamo.callback.CompilationCallbackHandler",
+          attributes=("install_callbacks",),
+          releases="torch, once a program imports its compiler",
+          why="what the compiler computes and waits for is no part of the program"),
     Patch(by="interpose.program.imports", owner="the loader of a module that racegate waits for",
           attributes=("exec_module",), why="what is done after an import is done right after it"),
     Patch(by="interpose.program.processes", owner="_posixsubprocess", attributes=("fork_exec",),
@@ -73,6 +80,18 @@ VIRTUAL = (
     Patch(by="interpose.program.install", owner="torch.cuda",
           attributes=("_raw_device_count_nvml",),
           why="torch asks NVML first how many devices there are, and that asks the real driver"),
+    Patch(by="interpose.kernels.interpreted.driver", owner="the table of Triton's backends",
+          attributes=("nvidia",), why="NVIDIA's driver asks the real one, and compiles C for it"),
+    Patch(by="interpose.kernels.interpreted.libdevice",
+          owner="triton.runtime.interpreter.InterpreterBuilder",
+          attributes=("create_extern_elementwise",),
+          why="NVIDIA's own functions, of which the interpreter has none"),
+    Patch(by="interpose.kernels.interpreted.reductions",
+          owner="triton.runtime.interpreter.ReduceOps",
+          attributes=("generic_reduce",), why="the interpreter goes element by element"),
+    Patch(by="interpose.kernels.interpreted.reductions",
+          owner="triton.runtime.interpreter.ScanOps",
+          attributes=("generic_scan",), why="the interpreter goes element by element"),
     Patch(by="interpose.kernels.triton_kernels", owner="triton.runtime.interpreter.GridExecutor",
           attributes=("__call__", "_init_args_hst", "_restore_args_dev"),
           why="a launch is an operation of a stream, on the device's own memory"),
@@ -120,12 +139,6 @@ GPU = (
           attributes=("__call__",), why="an interpreted kernel calls interpreted ones"),
 )
 
-# In the environment of any release.
-RELEASE = (
-    Patch(by="targets.common.inside.triton", owner="triton.language.extra.libdevice",
-          attributes=("log1p",), why="NVIDIA's own function, of which the interpreter has none"),
-)
-
 # In the environment of a release of vLLM.
 VLLM = (
     Patch(by="targets.vllm.inside.computed", owner="the model",
@@ -162,7 +175,7 @@ VLLM = (
           why="a thread does not outlive a fork, and wakes up when it likes"),
     Patch(by="targets.vllm.inside.standins", owner="vllm.ir.op", attributes=("_ENABLE_TORCH_WRAP",),
           releases="that have `vllm.ir`", why="operators are called as Python, without wrapping"),
-    Patch(by="targets.vllm.inside.watch", owner="the builder of attention metadata",
+    Patch(by="targets.vllm.inside.watch", owner="the builders of attention and state metadata",
           attributes=("build",), why=_WATCHED),
     Patch(by="targets.vllm.inside.watch", owner="the scheduler", attributes=("update_from_output",),
           why=_WATCHED),
@@ -239,4 +252,4 @@ SGLANG = (
 )
 
 # fmt: on
-PATCHES = (*PROGRAM, *VIRTUAL, *GPU, *RELEASE, *VLLM, *SGLANG)
+PATCHES = (*PROGRAM, *VIRTUAL, *GPU, *VLLM, *SGLANG)

@@ -11,6 +11,7 @@ import os
 import sys
 
 from racegate.interpose.build import Toolkit, build_forward, build_library, build_nvml, find_toolkit
+from racegate.interpose.device.frames import COMPILED
 from racegate.interpose.errors import BadInput
 from racegate.interpose.gpu.presence import why_no_gpu
 from racegate.interpose.outcome import DEVICE, DeviceKind
@@ -21,13 +22,15 @@ def environment_for(toolkit: Toolkit, kind: DeviceKind) -> dict[str, str]:
     common = {
         **os.environ,
         DEVICE: kind.value,
-        "TORCHDYNAMO_DISABLE": "1",  # compiled regions run as the Python they were compiled from
     }
     if kind is DeviceKind.VIRTUAL:
         return {
             **common,
             "LD_PRELOAD": f"{build_library(toolkit)}:{build_nvml(toolkit)}",
             "TRITON_INTERPRET": "1",
+            # Inductor's files say nothing of who runs them: they are not those of a real GPU.
+            "TORCHINDUCTOR_CACHE_DIR": str(COMPILED),
+            "TORCHINDUCTOR_COMPILE_THREADS": "1",  # other processes have no device
             "CUDA_VISIBLE_DEVICES": "0",
         }
     if missing := why_no_gpu():
@@ -50,6 +53,7 @@ def main(kind: str) -> None:
         made = environment_for(find_toolkit(), DeviceKind(kind))
     except BadInput as error:
         raise SystemExit(str(error)) from None
+    made["TORCHDYNAMO_DISABLE"] = "1"  # an engine's compiled regions run as plain Python
     print(json.dumps({key: value for key, value in made.items() if os.environ.get(key) != value}))
 
 

@@ -12,6 +12,7 @@ from racegate.interpose.errors import BadInput
 from racegate.scenario.files import FILE_BYTES_MAX
 from racegate.scenario.strict import StrictStruct
 from racegate.scenario.untrusted.reading import ReadError, decode_toml, read_text
+from racegate.scenario.untrusted.shapes import refused
 from racegate.scenario.untrusted.text import quoted
 from racegate.targets.program.judge import Suppression
 
@@ -32,7 +33,8 @@ def load_suppressions(path: Path) -> tuple[Suppression, ...]:
     except ReadError as error:
         raise BadInput(f"{path}: cannot be read: {error}") from None
     except msgspec.ValidationError as error:
-        raise BadInput(f"{path}: {error}") from None
+        place, reason = refused(error, SuppressionFile)
+        raise BadInput(f"{path}: {place}: {reason}") from None
     for number, one in enumerate(found, start=1):
         if not _SIGNATURE.fullmatch(one.signature):
             said = quoted(one.signature)
