@@ -17,8 +17,13 @@ from racegate.scenario.strict import StrictStruct
 
 SCHEMA = "racegate/1"
 
-# What a gate that compares may end with.
-_WORST_FIRST = (ExitCode.FINDING, ExitCode.INCONCLUSIVE, ExitCode.CLEAN)
+# What a gate may end with: what was found counts also where a target was lost.
+_WORST_FIRST = (
+    ExitCode.FINDING,
+    ExitCode.BROKEN_HARNESS,
+    ExitCode.INCONCLUSIVE,
+    ExitCode.CLEAN,
+)
 
 
 class SearchSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -144,13 +149,16 @@ class GatedResults(msgspec.Struct, frozen=True, kw_only=True):
 
     def exit_code(self, benign: Benign = Benign.PASS) -> ExitCode:
         """What the gate ends with: beside a base, what differs from it decides, if anything ran.
+        A target that was lost is BROKEN_HARNESS, unless something was found.
 
         benign: what BENIGN is where nothing was compared
         """
-        compared = [one.comparison.code for one in self.results if one.comparison is not None]
-        if compared and self.run:
-            return next(code for code in _WORST_FIRST if code in compared)
-        return exit_code([result.verdict for result in self.results], benign=benign)
+        codes = [one.comparison.code for one in self.results if one.comparison is not None]
+        if not codes or not self.run:
+            codes = [exit_code([result.verdict for result in self.results], benign=benign)]
+        if any(result.is_lost for result in self.results):
+            codes.append(ExitCode.BROKEN_HARNESS)
+        return next(code for code in _WORST_FIRST if code in codes)
 
 
 def gated(results: Sequence[RunResult]) -> GatedResults:

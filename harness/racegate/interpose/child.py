@@ -338,13 +338,15 @@ def _end_leftovers(job: Job) -> None:
             print(f"racegate: ended {name}, which the program had left behind", file=sys.stderr)
 
 
-def main() -> None:
-    """Serves one program at a time."""
+def main(prepare: Callable[[], None] = lambda: None) -> None:
+    """Serves one program at a time. prepare: what is done once, for all of them"""
     stdin = RewoundInput(sys.argv[1])
     server = JobServer.of_arguments(sys.argv[2:4], Job)
     adopt_orphans()
     library = Path(os.environ.pop("LD_PRELOAD").partition(":")[0])
-    serve(Child(library, kind=DeviceKind(os.environ.pop(DEVICE))), server, stdin)
+    child = Child(library, kind=DeviceKind(os.environ.pop(DEVICE)))
+    prepare()
+    serve(child, server, stdin)
 
 
 if __name__ == "__main__":

@@ -96,7 +96,7 @@ def test_the_first_value_that_differs_is_named_with_its_step_row_and_request(
         ),
         (
             (observed(1, "a", n=[1]), observed(2, "b", by={"A": 1})),
-            "step 1: a.n is [1], in the base 1; 1 later observations differ too",
+            "step 1: a.n is [1], in the base 1; 1 later observation also",
         ),
     ],
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Annotated
@@ -41,7 +41,13 @@ from racegate.interpose.errors import BadInput
 from racegate.jobs.foreign.bases import Bases, base_cell
 from racegate.jobs.foreign.beside import BaseScenario, compare
 from racegate.jobs.foreign.opened import TargetOptions
-from racegate.jobs.foreign.releases import OpenedEngine, ReleaseCell, kind_of, open_release
+from racegate.jobs.foreign.releases import (
+    OpenedEngine,
+    ReleaseCell,
+    ReopenedEngine,
+    kind_of,
+    open_release,
+)
 from racegate.report.ci.failing import checked_results
 from racegate.report.targets.releases import print_engine_verdict
 from racegate.report.targets.results import print_comparison, print_target_gate
@@ -201,11 +207,14 @@ def gate(
     packaging = kind_of(cell).packaging
     folder = folder_of_scripts(scenarios, packaging.name)
     loaded = without(loaded_scripts_for(packaging.title, folder), left_out)
-    bases = {} if against is None else _bases(cell, against, loaded, runs, log)
+    bases = {}
+    if against is not None:
+        base = _reopened(base_cell(cell, against), runs, log)
+        bases = Bases(base, settings=(runs,)).judged([scenario for _, scenario in loaded])
     shown: list[RunResult] = []
-    with started(cell, log) as opened:
+    with _reopened(cell, runs, log) as engine:
         for place, scenario in loaded:
-            found = _judged(opened, scenario, runs)
+            found = engine.judge(scenario)
             judged.append((place, found))
             shown.append(_beside(found, str(place), bases.get(scenario.name)))
             _write(witness, found, scenario)
@@ -261,25 +270,11 @@ def _judged(opened: OpenedEngine, scenario: Scenario, runs: int) -> ReleaseVerdi
     )
 
 
-def _bases(
-    cell: ReleaseCell,
-    against: str,
-    loaded: Sequence[tuple[Path, Scenario]],
-    runs: int,
-    log: Path | None,
-) -> Mapping[str, BaseScenario]:
-    """The scenarios on the base. Raises BadInputError if its engine cannot be started."""
-    base = base_cell(cell, against)
-    bases = Bases(
-        base,
-        opened=lambda: started(base, log),
-        judge=lambda opened, scenario: _judged(opened, scenario, runs),
-        settings=(runs,),
+def _reopened(cell: ReleaseCell, runs: int, log: Path | None) -> ReopenedEngine:
+    """An engine of a cell, for a gate. runs: under holds at most, of one scenario"""
+    return ReopenedEngine(
+        cell, lambda: started(cell, log), lambda on, what: _judged(on, what, runs)
     )
-    try:
-        return bases.judged([scenario for _, scenario in loaded])
-    except BadInput as error:
-        raise BadInputError(str(error)) from error
 
 
 def _beside(found: ReleaseVerdict, place: str, base: BaseScenario | None) -> RunResult:

@@ -16,6 +16,7 @@ from racegate.history.finding import Finding, FindingKind, Race, Verdict
 from racegate.history.outcome import Comparison, RunResult
 from racegate.interpose.outcome import Observation
 from racegate.scenario.strict import StrictStruct
+from racegate.scenario.untrusted.text import many
 from racegate.targets.common.judge import ReleaseVerdict
 from racegate.targets.common.wire import ReleaseRun
 
@@ -128,7 +129,8 @@ def _differences(base: BaseScenario, run: ReleaseRun) -> Iterator[ValueChange]:
         for its, mine in zip_longest(base.inner, run.inner)
         if its is None or mine is None or (its.name, its.digest) != (mine.name, mine.digest)
     ]
-    more = f"; {len(differ) - 1} later observations differ too" if len(differ) > 1 else ""
+    later = len(differ) - 1
+    more = f"; {many(later, 'later observation')} also" if later else ""
     for its, mine in differ:
         yield _difference(its, mine, behind=f"; {run.message}{more}" if run.message else more)
     for request, tokens in run.delivered.items():
