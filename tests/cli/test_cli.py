@@ -25,6 +25,7 @@ LATE_COPY = "d2h:accepted_counts@3 until host:condense@4"
 
 RUN_FIELDS = {
     "breakages",
+    "comparison",
     "resolved",
     "schema",
     "scenario",
