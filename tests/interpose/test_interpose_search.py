@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 
 from racegate.history.finding import Hazard, Race, Side, Verdict
 from racegate.history.schedule import FORCED, AccessPlace, Hold, parse_hold, texts_of
+from racegate.interpose.device.touches import QUERIES
 from racegate.interpose.outcome import DeviceKind, Ending, Observation, Outcome, Plan
 from racegate.report.targets.programs import render
 from racegate.targets.common.landings import LandingRun, OnRun, combined, number_of, repeats
 from racegate.targets.common.search import LEFT_MAX, POLLS, VERDICTS, LandingSearch
 from racegate.targets.common.search import search as search_landings
-from racegate.targets.program.explore import QUERIES, Pairs
+from racegate.targets.program.explore import Pairs
 from racegate.targets.program.judge import ProgramTarget, ProgramVerdict, judge_on, under
 from racegate.targets.program.launch import Program
 from racegate.targets.program.words import ending_of

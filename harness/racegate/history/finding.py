@@ -53,6 +53,7 @@ class FindingKind(StrEnum):
     DEADLOCK: a wait that nothing can end
     CRASH: the engine stopped on an error
     FOOTPRINT: an operation wrote rows that it had not declared, so that nothing could order it
+    CHANGE: a value that a change observes otherwise than its base, although nothing was held
     """
 
     CONFLICT = "conflict"
@@ -63,6 +64,7 @@ class FindingKind(StrEnum):
     DEADLOCK = "deadlock"
     CRASH = "crash"
     FOOTPRINT = "footprint"
+    CHANGE = "change"
 
 
 class Hazard(StrEnum):

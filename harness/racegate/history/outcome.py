@@ -13,8 +13,17 @@ from racegate.history.stats import Stats
 from racegate.history.trace import HoldOutcome
 from racegate.history.verdict import NOTHING_TRIED, Tried, verdict_text
 from racegate.scenario.config import OptionChange
+from racegate.scenario.strict import StrictStruct
 
 SCHEMA = "racegate/1"
+
+# What a gate may end with: what was found counts also where a target was lost.
+_WORST_FIRST = (
+    ExitCode.FINDING,
+    ExitCode.BROKEN_HARNESS,
+    ExitCode.INCONCLUSIVE,
+    ExitCode.CLEAN,
+)
 
 
 class SearchSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,6 +48,34 @@ class SearchSummary(msgspec.Struct, frozen=True, kw_only=True):
     seconds_left: float | None
 
 
+class Comparison(StrictStruct, frozen=True, kw_only=True):
+    """One scenario on a changed engine beside the same scenario on its base, under the same plans.
+
+    base: what it is compared with, in words
+    changed: the first value that the change observes otherwise although nothing is held, if any
+    new: conflicts that the base has not, or in which landings do more harm than there
+    repaired: conflicts of the base that are gone, or in which landings do less harm, by signature
+    known: how many conflicts both have, with the same effect
+    unmet: in words, what is not met although the base meets it, or why nothing could be compared
+    """
+
+    base: str
+    changed: Finding | None = None
+    new: tuple[Finding, ...] = ()
+    repaired: tuple[str, ...] = ()
+    known: int = 0
+    unmet: tuple[str, ...] = ()
+
+    @property
+    def code(self) -> ExitCode:
+        """What a gate ends with that asks for this scenario alone: what base and change have in
+        common is no finding, whatever its verdict.
+        """
+        if self.changed is not None or self.new:
+            return ExitCode.FINDING
+        return ExitCode.INCONCLUSIVE if self.unmet else ExitCode.CLEAN
+
+
 class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     """One scenario or program judged: what every command prints, whatever the target.
 
@@ -48,6 +85,7 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     holds: what became of each; not_seen: what the verdict does not cover, in words
     message: how the run ended, if not by itself; refused: why the target does not run this
     is_lost: the target's process was gone or took too long, so that another run may say more
+    comparison: of a change: what differs from its base, None if nobody asked
     resolved: options of the script that gave way to others, which warnings say in words
     search: how the verdict was searched for, None for a single run
     breakages: errors of the harness: what it has found stays, what it has not nobody knows
@@ -56,15 +94,15 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     schema: str = SCHEMA
     scenario: str
     device: str
-    config: dict[str, dict[str, object]]
-    fault: str | None
-    schedule: tuple[str, ...]
+    config: dict[str, dict[str, object]] = {}
+    fault: str | None = None
+    schedule: tuple[str, ...] = ()
     verdict: Verdict
-    findings: tuple[Finding, ...]
-    stats: Stats
-    holds: tuple[HoldOutcome, ...]
-    unmet: tuple[str, ...]
-    warnings: tuple[str, ...]
+    findings: tuple[Finding, ...] = ()
+    stats: Stats = Stats()
+    holds: tuple[HoldOutcome, ...] = ()
+    unmet: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
     resolved: tuple[OptionChange, ...] = ()
     search: SearchSummary | None = None
     breakages: tuple[Breakage, ...] = ()
@@ -74,6 +112,7 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     message: str = ""
     refused: str = ""
     is_lost: bool = False
+    comparison: Comparison | None = None
 
     @property
     def text(self) -> str:
@@ -109,8 +148,17 @@ class GatedResults(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(result for result in self.results if not result.refused)
 
     def exit_code(self, benign: Benign = Benign.PASS) -> ExitCode:
-        """What the gate ends with. benign: what BENIGN is for it"""
-        return exit_code([result.verdict for result in self.results], benign=benign)
+        """What the gate ends with: beside a base, what differs from it decides, if anything ran.
+        A target that was lost is BROKEN_HARNESS, unless something was found.
+
+        benign: what BENIGN is where nothing was compared
+        """
+        codes = [one.comparison.code for one in self.results if one.comparison is not None]
+        if not codes or not self.run:
+            codes = [exit_code([result.verdict for result in self.results], benign=benign)]
+        if any(result.is_lost for result in self.results):
+            codes.append(ExitCode.BROKEN_HARNESS)
+        return next(code for code in _WORST_FIRST if code in codes)
 
 
 def gated(results: Sequence[RunResult]) -> GatedResults:

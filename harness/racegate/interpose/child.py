@@ -20,7 +20,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import msgspec
 import torch
@@ -37,9 +37,11 @@ from racegate.interpose.errors import INTERRUPTED, ExitCode
 from racegate.interpose.forkserver import JobServer
 from racegate.interpose.gpu.forward import ForwardLibrary
 from racegate.interpose.gpu.install import GpuDevice
+from racegate.interpose.gpus import GPUS, VIRTUAL_GPU, GpuFacts
 from racegate.interpose.kernels.memo import Memo
 from racegate.interpose.outcome import DEVICE, CompileMode, DeviceKind, Ending, Job, Outcome, Plan
 from racegate.interpose.program.failures import is_ours, words_for
+from racegate.interpose.program.imports import track_allocator_settings
 from racegate.interpose.program.install import Installed, enter, install
 from racegate.interpose.program.leftovers import adopt_orphans, end_children
 from racegate.interpose.program.names import buffer_name
@@ -83,6 +85,7 @@ class Child:
         self._result = Path()
         self._kept_open: int | None = None
         self._pid = 0
+        self._gpu: GpuFacts | None = None
         self._named: dict[int, NamedConflict] = {}
         self.run = ProgramRun(self.findings, self.installed.read)
 
@@ -103,17 +106,26 @@ class Child:
         self._kept_open = fcntl.fcntl(opened, fcntl.F_DUPFD_CLOEXEC, RESULT_FD_MIN)
         os.close(opened)
         write_stacks_on_signal(Path(job.stacks), self._stop)
-        if job.memory_bytes:
-            self.installed.library.limit_memory(job.memory_bytes)
+        self._be_gpu(job)
         is_virtual = self._kind is DeviceKind.VIRTUAL
         compiling = job.compiling if is_virtual else CompileMode.EAGER
         follow_compiler(self.session, compiling, self.refuse)
         # What runs behind the script is judged too: the library answers until nothing is left.
         atexit.unregister(self.installed.library.hush)
         enter(self.installed, self.refuse)
+        self._gpu = facts_seen(torch.cuda.get_device_properties(0))
         if job.plan.is_recording:
             self.installed.library.watch_pages()
         track_processes(self.session, self.installed.library)
+        track_allocator_settings(self.refuse)
+
+    def _be_gpu(self, job: Job) -> None:
+        """What the virtual device says of itself, before anybody asks."""
+        library, facts = self.installed.library, GPUS.get(job.gpu, VIRTUAL_GPU)
+        if job.gpu:
+            library.set_gpu(facts.name, facts.numbers)
+        if memory_bytes := job.memory_bytes or facts.memory_bytes:
+            library.limit_memory(memory_bytes)
 
     def arm(self, plan: Plan, result: Path) -> None:
         """The plan alone, for a process that entered the device before it was forked."""
@@ -165,6 +177,7 @@ class Child:
             positions=session.recorder.positions,
             realised=session.queue.realised,
             torch_version=str(torch.__version__),
+            gpu=self._gpu,
             compiled_regions=compiled_regions(),
         )
         data = msgspec.json.encode(outcome)
@@ -217,6 +230,19 @@ class Child:
         if reused_at is not None and freed and self._name_buffer is None:
             name = f"memory asked for at {place_name(freed)}, and freed"
         self._named[id(conflict)] = NamedConflict(conflict, name, reused_at)
+
+
+def facts_seen(properties: Any) -> GpuFacts:
+    """properties: as `torch.cuda.get_device_properties` returns them, of any device"""
+    return GpuFacts(
+        name=properties.name,
+        memory_bytes=properties.total_memory,
+        compute_capability=(properties.major, properties.minor),
+        sm_count=properties.multi_processor_count,
+        sm_threads=properties.max_threads_per_multi_processor,
+        sm_shared_bytes=getattr(properties, "shared_memory_per_multiprocessor", 0),
+        l2_bytes=getattr(properties, "L2_cache_size", 0),
+    )
 
 
 def run_program(child: Child, argv: list[str]) -> int:
@@ -312,13 +338,15 @@ def _end_leftovers(job: Job) -> None:
             print(f"racegate: ended {name}, which the program had left behind", file=sys.stderr)
 
 
-def main() -> None:
-    """Serves one program at a time."""
+def main(prepare: Callable[[], None] = lambda: None) -> None:
+    """Serves one program at a time. prepare: what is done once, for all of them"""
     stdin = RewoundInput(sys.argv[1])
     server = JobServer.of_arguments(sys.argv[2:4], Job)
     adopt_orphans()
     library = Path(os.environ.pop("LD_PRELOAD").partition(":")[0])
-    serve(Child(library, kind=DeviceKind(os.environ.pop(DEVICE))), server, stdin)
+    child = Child(library, kind=DeviceKind(os.environ.pop(DEVICE)))
+    prepare()
+    serve(child, server, stdin)
 
 
 if __name__ == "__main__":

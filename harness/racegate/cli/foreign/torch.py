@@ -33,6 +33,7 @@ from racegate.cli.replay import replay
 from racegate.cli.sets import CampaignOptions, campaign_options, with_set
 from racegate.history.schedule import parse_holds
 from racegate.interpose.errors import BadInput
+from racegate.interpose.gpus import GPUS
 from racegate.interpose.outcome import CompileMode, DeviceKind
 from racegate.jobs.foreign.draws import ScenarioDraw
 from racegate.jobs.foreign.opened import NUMBER, TargetOptions
@@ -83,7 +84,16 @@ MemoryOption = Annotated[
         metavar="SIZE",
         parser=_bytes_of,
         show_default=False,
-        help="Of the virtual device, as 8G. Half of the host's, if it is not given.",
+        help="Of the virtual device, as 8G, in the place of that of --gpu or half of the host's.",
+    ),
+]
+GpuOption = Annotated[
+    str,
+    typer.Option(
+        "--gpu",
+        metavar="NAME",
+        show_default=False,
+        help=f"What the virtual device says that it is: {', '.join(GPUS)}.",
     ),
 ]
 
@@ -112,6 +122,7 @@ def run(
     hold: HoldOption = None,
     not_ready: NotReadyOption = 0,
     device: DeviceKindOption = DeviceKind.VIRTUAL,
+    gpu: GpuOption = "",
     memory: MemoryOption = 0,
     compiling: CompileOption = None,
     timeout: RunTimeoutOption = 0.0,
@@ -130,6 +141,7 @@ def run(
         timeout_s=timeout,
         suppressed=tuple(one.signature for one in known),
         memory_bytes=memory,
+        gpu=gpu,
         compiling=compiling,
     )
     stdout = PrintPlace.STDERR if json == "-" else PrintPlace.PLAIN
@@ -147,7 +159,7 @@ def run(
                 on_run=progress.show,
             )
     verdicts = msgspec.structs.replace(verdicts, benign=benign_of(strict))
-    told = _told_again(device, memory=memory, compiling=compiling)
+    told = _told_again(device, memory=memory, gpu=gpu, compiling=compiling)
     command = shlex.join([*told, *program])
     result = result_of_program(verdicts, command, device)
     tell(json, result, lambda: print(printable_lines(render(verdicts, command)), file=sys.stderr))
@@ -213,12 +225,17 @@ class SearchProgress:
 
 
 def _told_again(
-    device: DeviceKind, *, memory: int = 0, compiling: CompileMode | None = None
+    device: DeviceKind,
+    *,
+    memory: int = 0,
+    gpu: str = "",
+    compiling: CompileMode | None = None,
 ) -> list[str]:
     """The options of the device, as commands that are printed repeat them."""
     if device is not DeviceKind.VIRTUAL:
         return ["--device", device.value]
-    told = ["--memory", f"{memory >> 20}M"] if memory else []
+    told = ["--gpu", gpu] if gpu else []
+    told += ["--memory", f"{memory >> 20}M"] if memory else []
     return told + (["--compile", compiling.value] if compiling else [])
 
 

@@ -13,7 +13,7 @@ from racegate.history.finding import (
     exit_code,
     signature_of,
 )
-from racegate.history.outcome import Checked, CheckedCase, Failing, RunResult
+from racegate.history.outcome import Checked, CheckedCase, Comparison, Failing, RunResult
 from racegate.jobs.gate import GateResult, MustFail
 
 # Scenario -> the file that it comes from.
@@ -28,6 +28,7 @@ KINDS = {
     FindingKind.DEADLOCK: "A wait that nothing can end",
     FindingKind.CRASH: "The engine stopped on an error",
     FindingKind.FOOTPRINT: "An operation wrote rows that it had not declared",
+    FindingKind.CHANGE: "A value that the base does not have",
     "inconclusive": "Something was not exercised",
     "missed": "A witness that must fail did not",
     "broken": "The harness failed a check of its own",
@@ -96,8 +97,11 @@ def checked_results(
 
 def failing_in(run: RunResult, files: Files, benign: Benign) -> Sequence[Failing]:
     """What is wrong with a run, finding by finding where each has a verdict of its own, as those of
-    releases have; those of one operation under the same holds are one.
+    releases have; those of one operation under the same holds are one. Beside a base, what it has
+    not.
     """
+    if run.comparison is not None:
+        return _failing_beside(run, run.comparison, files.get(run.scenario, ""))
     whole = failing_run(run, files, benign)
     wrong = {
         (found.op, found.holds): found
@@ -108,6 +112,12 @@ def failing_in(run: RunResult, files: Files, benign: Benign) -> Sequence[Failing
         return () if whole is None else (whole,)
     alone = [found for found in run.findings if found.verdict is None]
     return [_failing_of(run, found, whole.file) for found in (*alone, *reversed(wrong.values()))]
+
+
+def _failing_beside(run: RunResult, beside: Comparison, file: str) -> Sequence[Failing]:
+    changed = () if beside.changed is None else (beside.changed,)
+    found = [_failing_of(run, one, file) for one in (*changed, *beside.new)]
+    return [*found, *([_unexercised(run.scenario, file, beside.unmet)] if beside.unmet else [])]
 
 
 def _failing_of(run: RunResult, found: Finding, file: str) -> Failing:

@@ -26,7 +26,6 @@ from racegate.targets.common.landings import (
     repeats,
 )
 
-QUERIES = "completion queries that no edge settles (the other answer is a branch)"
 PAIRS_MAX = 8  # per finding, tried one at a time
 Runs = LandingRuns[Outcome]
 _UNSTABLE_END = "a second run without holds ended differently: nothing can be compared"

@@ -11,13 +11,11 @@ from racegate.history.finding import (
     Race,
     causes_of,
     finding_of,
-    with_hazards,
 )
 from racegate.history.outcome import RunResult
-from racegate.history.schedule import texts_of
 from racegate.history.stats import Stats
 from racegate.interpose.outcome import DeviceKind, Ending, Observation
-from racegate.targets.common.verdict import finding_in, hold_outcomes
+from racegate.targets.common.verdict import finding_in, result_from
 from racegate.targets.program.judge import ProgramRace, ProgramVerdict, Suppression
 from racegate.targets.program.words import changes_of, replay_of
 
@@ -59,28 +57,20 @@ def result_of_program(
     """The result of a judged program. command: the script with its arguments"""
     shown, search = judged.shown, judged.search
     changes = judged.changes or judged.polls_matter
-    return ProgramResult(
+    return result_from(
+        judged,
+        ProgramResult,
+        (*_changed(changes), *_findings(judged, command)),
+        device=kind,
         scenario=command,
         target=f"a program on torch {shown.torch_version}",
-        device=kind,
-        config={},
-        fault=None,
-        schedule=texts_of(judged.holds),
-        verdict=judged.verdict,
-        findings=with_hazards((*_changed(changes), *_findings(judged, command))),
+        config={} if shown.gpu is None else {"gpu": msgspec.structs.asdict(shown.gpu)},
         stats=Stats(
             ops=shown.events,
             boundaries=len(shown.observations),
             conflicts=len(judged.races),
             schedules=judged.schedules,
         ),
-        holds=hold_outcomes(shown),
-        unmet=judged.unmet,
-        warnings=(),
-        tried=judged.tried,
-        not_seen=judged.not_seen,
-        message=shown.message,
-        is_lost=shown.ending in (Ending.LOST, Ending.TIMED_OUT),
         ending=shown.ending,
         exit_code=shown.exit_code,
         observations=shown.observations,

@@ -7,6 +7,7 @@ from itertools import zip_longest
 
 from racegate.history.finding import Race, Side, Verdict, by_cause, causes_of
 from racegate.history.schedule import texts_of
+from racegate.interpose.gpus import VIRTUAL_GPU
 from racegate.interpose.outcome import Ending, Observation, Outcome
 from racegate.targets.common.landings import LandingRun
 from racegate.targets.common.search import VERDICTS
@@ -143,18 +144,21 @@ def closing(verdicts: ProgramVerdict) -> str:
     if outcome.ending is Ending.TIMED_OUT:
         found = f"{_counted(verdicts)} until then; " if verdicts.races else ""
         return f"racegate: {found}{outcome.message}"
-    regions = outcome.compiled_regions
-    compiled = f", {regions} compiled region{'s' if regions > 1 else ''}" if regions else ""
-    text = (
-        f"racegate: {_counted(verdicts)} in {outcome.events} events "
-        f"(torch {outcome.torch_version}{compiled})"
-    )
+    text = f"racegate: {_counted(verdicts)} in {outcome.events} events ({_made_with(outcome)})"
     if outcome.ending is Ending.FAILED:
         why = outcome.message or f"it ended with exit code {outcome.exit_code}"
         return f"{text}; the script failed by itself: {why}"
     if outcome.ending is Ending.INTERRUPTED:
         return f"{text}, as far as it came: interrupted"
     return text
+
+
+def _made_with(outcome: Outcome) -> str:
+    """Which torch, how many compiled regions, and which GPU if the device has the name of one."""
+    regions, gpu = outcome.compiled_regions, outcome.gpu
+    compiled = f", {regions} compiled region{'s' if regions > 1 else ''}" if regions else ""
+    named = f"; {gpu.text}" if gpu is not None and gpu.name != VIRTUAL_GPU.name else ""
+    return f"torch {outcome.torch_version}{compiled}{named}"
 
 
 def _counted(verdicts: ProgramVerdict) -> str:
