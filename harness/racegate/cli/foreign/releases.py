@@ -271,7 +271,7 @@ def _judged(opened: OpenedEngine, scenario: Scenario, runs: int) -> ReleaseVerdi
 
 
 def _reopened(cell: ReleaseCell, runs: int, log: Path | None) -> ReopenedEngine:
-    """An engine of a cell. runs: under holds, of one scenario"""
+    """An engine of a cell, for a gate. runs: under holds at most, of one scenario"""
     return ReopenedEngine(
         cell, lambda: started(cell, log), lambda on, what: _judged(on, what, runs)
     )
