@@ -247,6 +247,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     race: Race | None = None
 
 
+# What a user sees of a failure.
+_SEEN = (FindingKind.LOSS, FindingKind.DEADLOCK, FindingKind.CRASH)
 # Findings that say no more than that something is wrong.
 _EFFECTS = (FindingKind.DIVERGENCE, FindingKind.INVARIANT, FindingKind.LOSS)
 
@@ -316,6 +318,11 @@ def failure_in(findings: Sequence[Finding]) -> Finding | None:
     """The finding that a failure is known by: its first wrong value, else its first race."""
     wrong = (finding for finding in findings if finding.kind is not FindingKind.CONFLICT)
     return next(wrong, findings[0] if findings else None)
+
+
+def is_seen(findings: Sequence[Finding]) -> bool:
+    """Whether a user sees that something is wrong: in the tokens, or because the engine stops."""
+    return any(finding.kind in _SEEN for finding in findings)
 
 
 def signature_of(findings: Sequence[Finding]) -> str | None:

@@ -8,7 +8,14 @@ import msgspec
 
 from racegate.history.breakage import Breakage
 from racegate.history.exit_code import ExitCode
-from racegate.history.finding import Benign, Finding, Verdict, exit_code
+from racegate.history.finding import (
+    Benign,
+    Finding,
+    Verdict,
+    exit_code,
+    failure_in,
+    is_seen,
+)
 from racegate.history.stats import Stats
 from racegate.history.trace import HoldOutcome
 from racegate.history.verdict import NOTHING_TRIED, Tried, verdict_text
@@ -173,6 +180,60 @@ def gated(results: Sequence[RunResult]) -> GatedResults:
         verdict=next(decisive, Verdict.INCONCLUSIVE),
         results=tuple(results),
     )
+
+
+class SharedFinding(msgspec.Struct, frozen=True, kw_only=True):
+    """What several scenarios fail with, known by one signature.
+
+    seen: the runs with the finding of each; first the one that tells most: in which a user sees
+        what is wrong, then in which something is, and of those the smallest
+    """
+
+    signature: str
+    seen: tuple[tuple[RunResult, Finding], ...]
+
+    @property
+    def scenarios(self) -> tuple[str, ...]:
+        """The names of those that show it."""
+        return tuple(dict.fromkeys(run.scenario for run, _ in self.seen))
+
+
+def shared_findings(
+    results: Sequence[RunResult], *, benign: Benign = Benign.PASS
+) -> tuple[SharedFinding, ...]:
+    """What a job counts, each signature once; first what most scenarios show. benign: what BENIGN
+    is for it
+    """
+    found: dict[str, list[tuple[RunResult, Finding]]] = {}
+    for run in results:
+        for finding in _counted_in(run, benign):
+            found.setdefault(finding.signature, []).append((run, finding))
+    shared = [
+        SharedFinding(signature=signature, seen=tuple(sorted(seen, key=_told_first)))
+        for signature, seen in found.items()
+    ]
+    return tuple(sorted(shared, key=lambda one: -len(one.scenarios)))
+
+
+def _counted_in(run: RunResult, benign: Benign) -> tuple[Finding, ...]:
+    """The findings of a run that have a verdict of their own, and else the one that it is known
+    by.
+    """
+    if exit_code([run.verdict], benign=benign) is not ExitCode.FINDING:
+        return ()
+    verdicts = [(one, one.verdict) for one in run.findings if one.verdict is not None]
+    wrong = [one for one, said in verdicts if exit_code([said], benign=benign)]
+    if wrong:
+        return (*(one for one in run.findings if one.verdict is None), *wrong)
+    failure = failure_in(run.findings)
+    return () if failure is None else (failure,)
+
+
+def _told_first(seen: tuple[RunResult, Finding]) -> tuple[bool, bool, int, int]:
+    run, finding = seen
+    verdict = run.verdict if finding.verdict is None else finding.verdict
+    holds = finding.holds or run.schedule
+    return (not is_seen(run.findings), verdict is not Verdict.DIVERGENT, len(holds), run.stats.ops)
 
 
 class Failing(msgspec.Struct, frozen=True, kw_only=True):

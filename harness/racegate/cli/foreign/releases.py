@@ -5,13 +5,22 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 import typer
 
-from racegate.cli.ci import JunitOption, SarifOption, write_checked
+from racegate.cli.ci import (
+    CiOptions,
+    VerboseOption,
+    code_beside,
+    detail_of,
+    ratchet_of,
+    with_ci,
+    write_checked,
+)
 from racegate.cli.foreign.pictures import write_engine_page
 from racegate.cli.foreign.searching import minimised_file, search_target
 from racegate.cli.foreign.selection import ExceptOption, without
@@ -183,6 +192,7 @@ def run(
     raise typer.Exit(exit_code([judged.verdict], benign=benign_of(strict)))
 
 
+@with_ci
 def gate(
     cell: ReleaseCell,
     *,
@@ -193,9 +203,9 @@ def gate(
     strict: StrictOption = None,
     witness: WitnessesOption = None,
     log: LogOption = None,
-    junit: JunitOption = None,
-    sarif: SarifOption = None,
     html: HtmlOption = None,
+    ci: CiOptions,
+    verbose: VerboseOption = None,
     json: JsonOption = None,
 ) -> None:
     """Judge every scenario of a folder on an engine that is started once.
@@ -218,14 +228,18 @@ def gate(
             judged.append((place, found))
             shown.append(_beside(found, str(place), bases.get(scenario.name)))
             _write(witness, found, scenario)
-            if json != "-":
+            if json != "-" and (verbose or bases):
                 _print_judged(found, shown[-1], str(place))
+            else:
+                _progress(f"{found.scenario}: {found.text}")
     results, benign = gated(shown), benign_of(strict)
-    code = results.exit_code(benign)
+    ratchet = ratchet_of(results.results, ci, benign)
+    code = code_beside(results, ratchet, benign)
     files = {one.scenario: str(place) for place, one in judged}
-    told = tuple(files)
-    tell(json, results, lambda: print_target_gate(stdout_console(), results, told))
-    write_checked(checked_results(shown, files, code=code, benign=benign), junit, sarif)
+    show = partial(print_target_gate, benign=benign, detail=detail_of(verbose), told=tuple(files))
+    tell(json, results, lambda: show(stdout_console(), results))
+    checked = checked_results(shown, files, code=code, benign=benign, ratchet=ratchet)
+    write_checked(checked, str(results.verdict), ci, json)
     write_engine_page(html, judged)
     raise typer.Exit(code)
 
