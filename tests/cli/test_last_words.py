@@ -38,6 +38,17 @@ def test_a_full_disk_is_named(words: list[str]) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+@pytest.mark.parametrize("options", [(), ("--json", "-")])
+def test_what_was_found_is_shown_where_standard_output_has_no_room(options: tuple[str]) -> None:
+    words = ["run", str(SCRIPT), "--fault", "accepted-copy-after-row-move", *options]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run([*COMMAND, *words], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 3
+    assert "conflict/accepted_counts_cpu/d2h:accepted_counts/host:condense" in done.stderr
+    assert "cannot write standard output: No space left on device" in done.stderr
+
+
 def test_an_option_given_twice_is_refused() -> None:
     result = CliRunner().invoke(app, ["run", str(SCRIPT), "--seed", "1", "--seed", "2"])
     assert result.exit_code == 2
@@ -62,7 +73,7 @@ def test_scripts_in_folders_below_are_named(tmp_path: Path) -> None:
     shutil.copy(SCRIPT, tmp_path)
     shutil.copy(Path(SCENARIOS, "length_limit.toml"), tmp_path / "below")
     result = CliRunner().invoke(app, ["scenarios", "list", "--scenarios", str(tmp_path)])
-    assert f"not read: 1 scripts in {tmp_path / 'below'}" in result.stderr
+    assert f"not read: 1 script in {tmp_path / 'below'}" in result.stderr
     assert "length-limit" not in result.stdout
 
 

@@ -59,7 +59,7 @@ def test_a_gate_in_which_scenarios_are_refused_is_no_pass(target: str) -> None:
         "runs": "PROVED",
         **dict.fromkeys(REFUSED, "INCONCLUSIVE"),
     }
-    assert "INCONCLUSIVE: 1 scenarios, 3 not run (--except NAME leaves one out)" in done.output
+    assert "INCONCLUSIVE: 1 scenario, 3 not run (--except NAME leaves one out)" in done.output
 
 
 def test_what_somebody_leaves_out_by_name_is_said_and_does_not_count(target: str) -> None:

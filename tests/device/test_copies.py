@@ -275,8 +275,7 @@ def test_a_part_of_a_copy_takes_the_owners_of_its_rows(first: int) -> None:
     source.storage.owners[:] = [("A", row) for row in range(ROWS)]
     target.storage.owners[:] = [("B", row) for row in range(ROWS)]
     source.storage.array[:] = range(ROWS)
-    _, run = copy_range(target, source, first, ROWS, None)
-    run()
+    copy_range(target, source, first, ROWS, None)()
     expected = [("B", row) for row in range(first)] + [("A", row) for row in range(first, ROWS)]
     assert target.storage.owners == expected
     assert target.storage.array[first:].tolist() == list(range(first, ROWS))

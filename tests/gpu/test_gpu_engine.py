@@ -14,7 +14,7 @@ from racegate.check.repro.replay import replay
 from racegate.device.cuda.pacing import Pacing
 from racegate.device.cuda.site import CudaSite
 from racegate.device.cuda.torch import TorchDriver
-from racegate.engine.observe.probe import NullProbe
+from racegate.engine.observe.probe import Probe
 from racegate.history.finding import Verdict
 from racegate.history.outcome import RunResult
 from racegate.history.replayed import ReplayOutcome
@@ -94,7 +94,7 @@ def test_steady_decoding_waits_nowhere_unseen(name: str, driver: TorchDriver) ->
     judge.run()  # compiles and loads
     device = CudaSite(driver, pacing=Pacing.NATURAL).device(judge.lanes, schedule=EAGER)
     try:
-        engine = judge.subject.engine(device, NullProbe(), None)
+        engine = judge.subject.engine(device, Probe(), None)
         for step in range(STEADY_FROM):
             engine.step(step)
         with hidden_waits_are_errors():

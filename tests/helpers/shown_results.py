@@ -31,14 +31,8 @@ def shown_by(scenario: OwnScenario, signature: str | None) -> TargetResult:
     result = RunResult(
         scenario=scenario.name,
         device="virtual",
-        config={},
-        fault=None,
-        schedule=(),
         verdict=verdict,
         findings=findings,
         stats=Stats(schedules=1, delivered=1),
-        holds=(),
-        unmet=(),
-        warnings=(),
     )
     return TargetResult(result=result, witnesses=witnesses)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from shutil import which
 
 import pytest
 
@@ -20,6 +21,7 @@ from racegate.targets.program.launch import DeviceServer, Program
 HERE = Path(__file__).parent
 CASES = HERE / "cases" / "compiled"
 TORCH = "" if why_not() else find_toolkit().torch_version
+needs_cxx = pytest.mark.skipif(which("g++") is None, reason="parts of regions on the CPU need g++")
 needs_its_compiler = pytest.mark.skipif(
     not TORCH.startswith("2.14."), reason="what the compiler of torch 2.14 makes"
 )
@@ -71,6 +73,7 @@ DROPPED = {
 
 
 @needs_its_compiler
+@needs_cxx
 @pytest.mark.parametrize("name", DROPPED)
 def test_an_edge_that_the_compiler_drops_is_found_and_shown(
     compiling: DeviceServer, name: str
@@ -84,10 +87,12 @@ def test_an_edge_that_the_compiler_drops_is_found_and_shown(
 
 
 @needs_its_compiler
+@needs_cxx
 def test_downloads_that_the_compiler_waits_for_are_silent(compiling: DeviceServer) -> None:
     assert judged(compiling, "downloads_of_a_list").races == ()
 
 
+@needs_cxx
 def test_regions_compute_what_their_python_does(compiling: DeviceServer) -> None:
     outcome = compiling.run(Program((str(CASES / "values.py"),), timeout_s=300), Plan())
     assert (outcome.ending, outcome.message) == (Ending.FINISHED, "")
@@ -100,3 +105,17 @@ def test_a_region_runs_as_plain_python_where_that_is_asked_for(compiling: Device
     plain = compiling.run(Program((script,), compiling=CompileMode.EAGER), Plan())
     assert {race.first.operation for race in plain.findings} == {"mul"}
     assert (plain.compiled_regions, plain.not_seen) == (0, {PLAIN_PYTHON: 1})
+
+
+def test_a_part_on_the_cpu_without_a_compiler_is_refused_by_name(
+    compiling: DeviceServer, tmp_path: Path
+) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import os, torch\n"
+        "os.environ['PATH'] = ''\n"
+        "torch.compile(lambda x: (x.cpu() * 3.25).sum())(torch.ones(7, device='cuda'))\n"
+    )
+    outcome = compiling.run(Program((str(script),), timeout_s=300), Plan(), is_quiet=True)
+    assert outcome.ending is Ending.NOT_MODELLED
+    assert outcome.message.startswith("a region of torch.compile with a part on the CPU")

@@ -7,15 +7,18 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
 
 from racegate.history.finding import Hazard, Race, Side, Verdict
-from racegate.history.schedule import Hold, parse_hold, texts_of
+from racegate.history.schedule import FORCED, AccessPlace, Hold, parse_hold, texts_of
+from racegate.interpose.device.touches import QUERIES
 from racegate.interpose.outcome import DeviceKind, Ending, Observation, Outcome, Plan
 from racegate.report.targets.programs import render
-from racegate.targets.common.landings import LandingRun, OnRun, combined
+from racegate.targets.common.landings import LandingRun, OnRun, combined, number_of, repeats
 from racegate.targets.common.search import LEFT_MAX, POLLS, VERDICTS, LandingSearch
 from racegate.targets.common.search import search as search_landings
-from racegate.targets.program.explore import QUERIES, Pairs
+from racegate.targets.program.explore import Pairs
 from racegate.targets.program.judge import ProgramTarget, ProgramVerdict, judge_on, under
 from racegate.targets.program.launch import Program
 from racegate.targets.program.words import ending_of
@@ -365,3 +368,44 @@ def test_the_search_tells_how_far_it_is() -> None:
     told: list[tuple[int, int]] = []
     search(Answers(), PROGRAM, base, runs_max=8, on_run=lambda *made: told.append(made))
     assert told == [(1, 8), (2, 8)]
+
+
+PLACED = st.lists(
+    st.tuples(st.integers(0, 1), st.lists(st.integers(1, 5), max_size=3, unique=True)), max_size=3
+)
+
+
+@given(PLACED)
+def test_combinations_that_repeat_another_are_neither_made_nor_counted(
+    placed: list[tuple[int, list[int]]],
+) -> None:
+    """Each operation by its stream, and by how much later the accesses are that it races with."""
+    positions = {f"op{at}": AccessPlace(lane, at) for at, (lane, _) in enumerate(placed)}
+    positions |= {f"access{at}": AccessPlace(9, at) for at in range(9)}
+    untils = {
+        f"op{at}": (*(f"access{at + more}" for more in sorted(later)), FORCED)
+        for at, (_, later) in enumerate(placed)
+    }
+    own = [holds for holds in combined(untils) if not repeats(holds, positions)]
+    assert len(own) == number_of(untils, positions)
+    ends = {frozenset(_ends(untils, {h.op: h.until for h in holds}, positions)) for holds in own}
+    assert len(ends) == len(own), "each makes a schedule of its own"
+    every = combined(untils)
+    again = (_ends(untils, {h.op: h.until for h in holds}, positions) for holds in every)
+    assert {frozenset(one) for one in again} == ends, "and no schedule is left out"
+
+
+def _ends(
+    untils: dict[str, tuple[str, ...]], held: dict[str, str], positions: dict[str, AccessPlace]
+) -> list[tuple[str, int | str]]:
+    """What each operation waits for at last: an access, itself or through one before it on its
+    stream, or a wait.
+    """
+    ends: list[tuple[str, int | str]] = []
+    latest: dict[int, int] = {}
+    for op in untils:
+        lane, until = positions[op].lane, held.get(op, "")
+        if until in positions:
+            latest[lane] = max(latest.get(lane, -1), positions[until].at)
+        ends.append((op, FORCED if until == FORCED else latest.get(lane, -1)))
+    return ends

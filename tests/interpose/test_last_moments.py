@@ -118,6 +118,19 @@ STANDS = {
 }
 
 
+def test_which_gpu_it_was_stands_in_the_result(tmp_path: Path) -> None:
+    gpu = outcome(tmp_path, "step()", "--gpu", "t4-16g", "--memory", "1G")["config"]["gpu"]
+    assert gpu == {
+        "name": "Tesla T4",
+        "memory_bytes": 1 << 30,
+        "compute_capability": [7, 5],
+        "sm_count": 40,
+        "sm_threads": 1024,
+        "sm_shared_bytes": 64 << 10,
+        "l2_bytes": 4 << 20,
+    }
+
+
 @pytest.mark.parametrize("text", STANDS.values(), ids=STANDS)
 def test_what_was_found_before_the_time_was_over_is_kept(tmp_path: Path, text: str) -> None:
     found = outcome(tmp_path, f"step()\n{textwrap.dedent(text)}", "--timeout", "2")

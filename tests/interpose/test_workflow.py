@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -15,7 +16,7 @@ from racegate.history.replayed import ReplayOutcome
 from racegate.history.schedule import Hold, texts_of
 from racegate.history.witness import WitnessError, checksum_of, load_witness, sealed
 from racegate.interpose.errors import BadInput
-from racegate.interpose.outcome import DeviceKind, Ending, Observation, Outcome, Plan
+from racegate.interpose.outcome import CompileMode, DeviceKind, Ending, Observation, Outcome, Plan
 from racegate.report.targets.programs import render
 from racegate.targets.common.landings import LandingRun
 from racegate.targets.common.search import Effect, JudgedRace, LandingSearch
@@ -106,6 +107,14 @@ def test_a_witness_comes_back_as_it_was_written(saved: Path, script: Program) ->
     assert witness.versions["torch"] == "2.14.1"
 
 
+def test_a_witness_keeps_what_the_device_said_of_itself(tmp_path: Path, script: Program) -> None:
+    given = replace(script, gpu="t4-16g", memory_bytes=1 << 30)
+    (path,) = save_witnesses(found(finding()), given, tmp_path / "t4.witness.json")
+    subject = PROGRAM_WITNESSES.load(path).subject
+    assert subject.checked(DeviceKind.VIRTUAL) == given
+    assert subject.checked(DeviceKind.CUDA) == script, "a real GPU is what it is"
+
+
 def test_each_divergent_finding_has_a_file(tmp_path: Path, script: Program) -> None:
     paths = save_witnesses(
         found(finding("0" * 12), finding("1" * 12)), script, tmp_path / "w.witness.json"
@@ -172,7 +181,8 @@ def test_a_witness_of_the_first_schema_is_read(saved: Path) -> None:
     again = PROGRAM_WITNESSES.load(saved)
     assert new.finding is not None and again.finding is not None
     plain = msgspec.structs.replace(new.finding, hazard=None)
-    assert again == sealed(msgspec.structs.replace(new, finding=plain))
+    eager = msgspec.structs.replace(new.subject, compiling=CompileMode.EAGER)
+    assert again == sealed(msgspec.structs.replace(new, finding=plain, subject=eager))
     saved.write_text(json.dumps(old | {"edge": "another", "checksum": checksum_of(old)}))
     with pytest.raises(WitnessError, match="altered since it was written"):
         PROGRAM_WITNESSES.load(saved)

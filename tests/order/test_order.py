@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import zip_longest
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from racegate.history.finding import Hazard
 from racegate.history.trace import HOST, Access, HostAccess, OpRecord, Recorded, Waited
 from racegate.oracles.ordering import find_conflicts
-from racegate.order.clocks import Clocks, covers, join
+from racegate.order.clocks import Clocks, OpenRecords, covers, join
 from racegate.order.compiled import compiled_order
 from racegate.order.findings import race_of
 from racegate.order.interface import Order
@@ -243,3 +244,44 @@ def test_ranges_of_a_mask_are_its_runs(mask: int) -> None:
     assert mask_of(ranges) == mask
     bounds = [bound for pair in ranges for bound in pair]
     assert bounds == sorted(set(bounds))
+
+
+EVENTS = st.integers(0, 3)
+MAKERS = st.tuples(st.integers(0, 1), st.integers(0, 1))
+RECORDS = st.lists(
+    st.one_of(
+        st.tuples(st.just("add"), EVENTS, MAKERS, st.lists(st.integers(0, 2), max_size=3)),
+        st.tuples(st.just("forget"), EVENTS),
+        st.tuples(st.just("learn"), st.lists(st.integers(0, 9), max_size=3)),
+    ),
+    max_size=120,
+)
+
+
+@given(RECORDS)
+def test_open_records_are_those_that_nobody_has_covered(story: list[tuple[Any, ...]]) -> None:
+    records, naive = OpenRecords(), dict[int, tuple[int, list[int]]]()
+    clocks: dict[tuple[int, int], list[int]] = {}
+    for number, (kind, *details) in enumerate(story):
+        match kind:
+            case "add":
+                event, by, more = details
+                clock = clocks.setdefault(by, [0, 0, 0])
+                clock[: len(more)] = [a + b for a, b in zip(clock, more, strict=False)]
+                records.add(event, number, list(clock), by=by)
+                naive[event] = (number, list(clock))
+            case "forget":
+                records.forget(details[0])
+                naive.pop(details[0], None)
+            case "learn":
+                found = {event for event, (_, clock) in naive.items() if covers(details[0], clock)}
+                wanted = {(event, naive.pop(event)[0]) for event in found}
+                assert set(records.take_covered(details[0])) == wanted
+
+
+def test_records_that_are_no_more_take_no_room() -> None:
+    records = OpenRecords()
+    for number in range(10_000):
+        records.add(number, number, [number], by=(0, 1))
+        records.forget(number)
+    assert sum(map(len, records._queues.values())) < 100

@@ -23,7 +23,7 @@ from racegate.device.virtual.device import VirtualDevice
 from racegate.device.virtual.memo import OpMemo
 from racegate.engine.engine import AsyncEngine
 from racegate.engine.model.weights import make_weights
-from racegate.engine.observe.probe import NullProbe, Probe
+from racegate.engine.observe.probe import Probe
 from racegate.engine.observe.recording import RecordingProbe
 from racegate.engine.state.edges import EDGES
 from racegate.engine.state.lanes import lanes_of
@@ -164,7 +164,7 @@ class Subject:
         measured against this.
         """
         device = VirtualDevice(self.lanes, recorder=NullRecorder(self.lanes))
-        result = self.engine(device, NullProbe(), None).run()
+        result = self.engine(device, Probe(), None).run()
         device.finish()
         return result
 

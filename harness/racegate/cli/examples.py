@@ -18,7 +18,7 @@ EXAMPLES = {
     "ops": "finish-and-condense --fault accepted-copy-after-row-move",
     "fuzz": "--out found --seconds 60",
     "fleet": "fleet.toml --out found --scenarios 100",
-    "history vllm": "--versions 0.22.1,0.24.0 --scenario finish-and-condense",
+    "history vllm": "--versions 0.22.1,0.24.0 --scenario finish_and_condense",
     "history sglang": "--versions 0.5.9 --model hybrid",
     "history program": "--package mine --versions 1.0,2.0 mine.py",
     "campaign serve": "--store found",

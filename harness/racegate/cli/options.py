@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from enum import StrEnum
 from pathlib import Path
 from shlex import quote
@@ -333,14 +333,24 @@ def fail(reason: str) -> NoReturn:
 
 def tell(json: str | None, value: object, show: Callable[[], None]) -> None:
     """The result as JSON where that is asked for, and shown unless JSON takes its place. A full
-    disk under the one does not keep the other from being seen.
+    disk under the one does not keep the other from being seen. Raises BrokenHarnessError if
+    standard output cannot be written: what was found is shown on standard error then.
     """
     try:
-        if json is not None:
-            write_json(json, value)
-    finally:
-        if json != "-":
+        try:
+            if json is not None:
+                write_json(json, value)
+        finally:
+            if json != "-":
+                show()
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        with redirect_stdout(sys.stderr):
             show()
+        reason = f"cannot write standard output: {reason_of(error)}; it is shown here instead"
+        raise BrokenHarnessError(reason) from error
 
 
 def write_json(target: str, value: object) -> None:

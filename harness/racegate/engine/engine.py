@@ -12,7 +12,7 @@ import numpy as np
 from racegate.device.protocol import Device
 from racegate.engine.assembly import Site, make_runner
 from racegate.engine.decode.sampling import Frame
-from racegate.engine.observe.probe import NullProbe, Probe
+from racegate.engine.observe.probe import Probe
 from racegate.engine.parts import EngineParts
 from racegate.engine.scheduling.scheduler import Scheduler
 from racegate.engine.state.counters import Counters
@@ -39,7 +39,7 @@ class AsyncEngine:
         self._scenario = scenario
         self._device = device
         self._counters = Counters()
-        self._probe = NullProbe() if probe is None else probe
+        self._probe = Probe() if probe is None else probe
         parts = EngineParts() if parts is None else parts
         self.scheduler = Scheduler(scenario, self._counters, parts.scheduling)
         self.runner = make_runner(

@@ -6,14 +6,15 @@ engine. Operators: the synchronisation mutants of Bradbury et al. (TR 2006-520),
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from typing import Any, NamedTuple
 
 import msgspec
 
-from racegate.device.protocol import Device, DeviceBuffer, Event, Graph, HostBuffer, Stream
+from racegate.device.memory import Buffer
+from racegate.device.protocol import Device, DeviceBuffer, Event, Graph, Stream
 from racegate.history.edge import Edge
 from racegate_kernels.backend import Kernel
 
@@ -56,6 +57,10 @@ class _Wait(NamedTuple):
     step: int
 
 
+# Calls that issue a copy, and what its name begins with.
+COPIES = {"upload": "h2d", "upload_blocks": "h2d", "download": "d2h", "download_blocks": "d2h"}
+
+
 class MutatedDevice:
     """A device that keeps one edge at a wrong place; everything else goes to the device itself."""
 
@@ -67,7 +72,18 @@ class MutatedDevice:
         self._late_wait: _Wait | None = None
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._device, name)
+        found = getattr(self._device, name)
+        if name not in COPIES:
+            return found
+
+        def copy(
+            stream: Stream, target: Buffer, source: Buffer, *named: str, **rest: object
+        ) -> None:
+            operation = named[0] if named else target.name.removesuffix("_gpu")
+            with self._issuing(stream, f"{COPIES[name]}:{operation}"):
+                found(stream, target, source, *named, **rest)
+
+        return copy
 
     def event(self, name: str) -> Event:
         """Makes an event, and remembers that of the edge."""
@@ -138,55 +154,6 @@ class MutatedDevice:
         """Issues a graph."""
         with self._issuing(stream, f"graph:{graph.name}"):
             self._device.replay(stream, graph, **rest)
-
-    def upload(
-        self, stream: Stream, target: DeviceBuffer, source: HostBuffer, *, step: int, rows: int
-    ) -> None:
-        """Issues a copy."""
-        with self._issuing(stream, f"h2d:{target.name.removesuffix('_gpu')}"):
-            self._device.upload(stream, target, source, step=step, rows=rows)
-
-    def download(
-        self,
-        stream: Stream,
-        target: HostBuffer,
-        source: DeviceBuffer,
-        name: str,
-        *,
-        step: int,
-        rows: int,
-    ) -> None:
-        """Issues a copy."""
-        with self._issuing(stream, f"d2h:{name}"):
-            self._device.download(stream, target, source, name, step=step, rows=rows)
-
-    def upload_blocks(
-        self,
-        stream: Stream,
-        target: DeviceBuffer,
-        source: HostBuffer,
-        name: str,
-        *,
-        step: int,
-        blocks: Sequence[int],
-    ) -> None:
-        """Issues a copy."""
-        with self._issuing(stream, f"h2d:{name}"):
-            self._device.upload_blocks(stream, target, source, name, step=step, blocks=blocks)
-
-    def download_blocks(
-        self,
-        stream: Stream,
-        target: HostBuffer,
-        source: DeviceBuffer,
-        name: str,
-        *,
-        step: int,
-        blocks: Sequence[int],
-    ) -> None:
-        """Issues a copy."""
-        with self._issuing(stream, f"d2h:{name}"):
-            self._device.download_blocks(stream, target, source, name, step=step, blocks=blocks)
 
     def free(self, buffer: DeviceBuffer, *, step: int) -> None:
         """Gives memory back, which is an operation of its stream."""

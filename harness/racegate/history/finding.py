@@ -53,6 +53,7 @@ class FindingKind(StrEnum):
     DEADLOCK: a wait that nothing can end
     CRASH: the engine stopped on an error
     FOOTPRINT: an operation wrote rows that it had not declared, so that nothing could order it
+    CHANGE: a value that a change observes otherwise than its base, although nothing was held
     """
 
     CONFLICT = "conflict"
@@ -63,6 +64,7 @@ class FindingKind(StrEnum):
     DEADLOCK = "deadlock"
     CRASH = "crash"
     FOOTPRINT = "footprint"
+    CHANGE = "change"
 
 
 class Hazard(StrEnum):
@@ -128,6 +130,7 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
     operation: its kind; label: kind, file, function and count, as holds name it
     lane: the stream or thread; is_host: it is an access of a thread; is_write: it writes
     stack: the program's frames (file, line, function), innermost first
+    within: those of torch inside the innermost, where that is the same for both accesses
     """
 
     operation: str
@@ -136,11 +139,17 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
     is_host: bool
     is_write: bool
     stack: Stack
+    within: Stack = ()
+
+    @property
+    def frames(self) -> Stack:
+        """All frames that tell the access from the other, innermost first."""
+        return self.within + self.stack
 
     @property
     def place(self) -> str:
-        """The file and the line of the innermost frame of the program."""
-        return place_name(self.stack)
+        """The file and the line of the innermost frame that tells it from the other access."""
+        return place_name(self.frames)
 
 
 def place_name(stack: Stack) -> str:
@@ -155,6 +164,7 @@ class Race(msgspec.Struct, frozen=True, kw_only=True):
     buffer: what holds the bytes; nbytes: of the first example; count: how many pairs
     first, second: the two of the first example
     edge: what would order them, in words; pairs: the labels of all pairs, for the search
+    cause: an edge that orders them and all others of the same cause, in words; empty: as `edge`
     """
 
     signature: str
@@ -166,6 +176,7 @@ class Race(msgspec.Struct, frozen=True, kw_only=True):
     second: Side
     edge: str
     pairs: tuple[tuple[str, str], ...]
+    cause: str = ""
 
     @property
     def message(self) -> str:
@@ -175,6 +186,27 @@ class Race(msgspec.Struct, frozen=True, kw_only=True):
             f"{self.first.label} {verbs[0]} and {self.second.label} {verbs[1]} {self.buffer}, and "
             f"no path of edges orders them ({self.hazard}): {self.edge}"
         )
+
+
+class Cause(msgspec.Struct, frozen=True, kw_only=True):
+    """One missing edge. edge: in words; signatures: of the races that it orders, at least one"""
+
+    edge: str
+    signatures: tuple[str, ...]
+
+
+def causes_of(races: Sequence[Race]) -> tuple[Cause, ...]:
+    """The missing edges of races, in the order in which the races were found."""
+    found: dict[str, list[str]] = {}
+    for race in races:
+        found.setdefault(race.cause or race.edge, []).append(race.signature)
+    return tuple(Cause(edge=edge, signatures=tuple(names)) for edge, names in found.items())
+
+
+def by_cause(races: Sequence[Race]) -> list[list[Race]]:
+    """Races that lack one edge, in one list each."""
+    known = {race.signature: race for race in races}
+    return [[known[signature] for signature in cause.signatures] for cause in causes_of(races)]
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
@@ -215,6 +247,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     race: Race | None = None
 
 
+# What a user sees of a failure.
+_SEEN = (FindingKind.LOSS, FindingKind.DEADLOCK, FindingKind.CRASH)
 # Findings that say no more than that something is wrong.
 _EFFECTS = (FindingKind.DIVERGENCE, FindingKind.INVARIANT, FindingKind.LOSS)
 
@@ -284,6 +318,11 @@ def failure_in(findings: Sequence[Finding]) -> Finding | None:
     """The finding that a failure is known by: its first wrong value, else its first race."""
     wrong = (finding for finding in findings if finding.kind is not FindingKind.CONFLICT)
     return next(wrong, findings[0] if findings else None)
+
+
+def is_seen(findings: Sequence[Finding]) -> bool:
+    """Whether a user sees that something is wrong: in the tokens, or because the engine stops."""
+    return any(finding.kind in _SEEN for finding in findings)
 
 
 def signature_of(findings: Sequence[Finding]) -> str | None:

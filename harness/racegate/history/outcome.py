@@ -8,13 +8,29 @@ import msgspec
 
 from racegate.history.breakage import Breakage
 from racegate.history.exit_code import ExitCode
-from racegate.history.finding import Benign, Finding, Verdict, exit_code
+from racegate.history.finding import (
+    Benign,
+    Finding,
+    Verdict,
+    exit_code,
+    failure_in,
+    is_seen,
+)
 from racegate.history.stats import Stats
 from racegate.history.trace import HoldOutcome
 from racegate.history.verdict import NOTHING_TRIED, Tried, verdict_text
 from racegate.scenario.config import OptionChange
+from racegate.scenario.strict import StrictStruct
 
 SCHEMA = "racegate/1"
+
+# What a gate may end with: what was found counts also where a target was lost.
+_WORST_FIRST = (
+    ExitCode.FINDING,
+    ExitCode.BROKEN_HARNESS,
+    ExitCode.INCONCLUSIVE,
+    ExitCode.CLEAN,
+)
 
 
 class SearchSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,6 +55,34 @@ class SearchSummary(msgspec.Struct, frozen=True, kw_only=True):
     seconds_left: float | None
 
 
+class Comparison(StrictStruct, frozen=True, kw_only=True):
+    """One scenario on a changed engine beside the same scenario on its base, under the same plans.
+
+    base: what it is compared with, in words
+    changed: the first value that the change observes otherwise although nothing is held, if any
+    new: conflicts that the base has not, or in which landings do more harm than there
+    repaired: conflicts of the base that are gone, or in which landings do less harm, by signature
+    known: how many conflicts both have, with the same effect
+    unmet: in words, what is not met although the base meets it, or why nothing could be compared
+    """
+
+    base: str
+    changed: Finding | None = None
+    new: tuple[Finding, ...] = ()
+    repaired: tuple[str, ...] = ()
+    known: int = 0
+    unmet: tuple[str, ...] = ()
+
+    @property
+    def code(self) -> ExitCode:
+        """What a gate ends with that asks for this scenario alone: what base and change have in
+        common is no finding, whatever its verdict.
+        """
+        if self.changed is not None or self.new:
+            return ExitCode.FINDING
+        return ExitCode.INCONCLUSIVE if self.unmet else ExitCode.CLEAN
+
+
 class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     """One scenario or program judged: what every command prints, whatever the target.
 
@@ -48,6 +92,7 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     holds: what became of each; not_seen: what the verdict does not cover, in words
     message: how the run ended, if not by itself; refused: why the target does not run this
     is_lost: the target's process was gone or took too long, so that another run may say more
+    comparison: of a change: what differs from its base, None if nobody asked
     resolved: options of the script that gave way to others, which warnings say in words
     search: how the verdict was searched for, None for a single run
     breakages: errors of the harness: what it has found stays, what it has not nobody knows
@@ -56,15 +101,15 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     schema: str = SCHEMA
     scenario: str
     device: str
-    config: dict[str, dict[str, object]]
-    fault: str | None
-    schedule: tuple[str, ...]
+    config: dict[str, dict[str, object]] = {}
+    fault: str | None = None
+    schedule: tuple[str, ...] = ()
     verdict: Verdict
-    findings: tuple[Finding, ...]
-    stats: Stats
-    holds: tuple[HoldOutcome, ...]
-    unmet: tuple[str, ...]
-    warnings: tuple[str, ...]
+    findings: tuple[Finding, ...] = ()
+    stats: Stats = Stats()
+    holds: tuple[HoldOutcome, ...] = ()
+    unmet: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
     resolved: tuple[OptionChange, ...] = ()
     search: SearchSummary | None = None
     breakages: tuple[Breakage, ...] = ()
@@ -74,6 +119,7 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     message: str = ""
     refused: str = ""
     is_lost: bool = False
+    comparison: Comparison | None = None
 
     @property
     def text(self) -> str:
@@ -109,8 +155,17 @@ class GatedResults(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(result for result in self.results if not result.refused)
 
     def exit_code(self, benign: Benign = Benign.PASS) -> ExitCode:
-        """What the gate ends with. benign: what BENIGN is for it"""
-        return exit_code([result.verdict for result in self.results], benign=benign)
+        """What the gate ends with: beside a base, what differs from it decides, if anything ran.
+        A target that was lost is BROKEN_HARNESS, unless something was found.
+
+        benign: what BENIGN is where nothing was compared
+        """
+        codes = [one.comparison.code for one in self.results if one.comparison is not None]
+        if not codes or not self.run:
+            codes = [exit_code([result.verdict for result in self.results], benign=benign)]
+        if any(result.is_lost for result in self.results):
+            codes.append(ExitCode.BROKEN_HARNESS)
+        return next(code for code in _WORST_FIRST if code in codes)
 
 
 def gated(results: Sequence[RunResult]) -> GatedResults:
@@ -125,6 +180,60 @@ def gated(results: Sequence[RunResult]) -> GatedResults:
         verdict=next(decisive, Verdict.INCONCLUSIVE),
         results=tuple(results),
     )
+
+
+class SharedFinding(msgspec.Struct, frozen=True, kw_only=True):
+    """What several scenarios fail with, known by one signature.
+
+    seen: the runs with the finding of each; first the one that tells most: in which a user sees
+        what is wrong, then in which something is, and of those the smallest
+    """
+
+    signature: str
+    seen: tuple[tuple[RunResult, Finding], ...]
+
+    @property
+    def scenarios(self) -> tuple[str, ...]:
+        """The names of those that show it."""
+        return tuple(dict.fromkeys(run.scenario for run, _ in self.seen))
+
+
+def shared_findings(
+    results: Sequence[RunResult], *, benign: Benign = Benign.PASS
+) -> tuple[SharedFinding, ...]:
+    """What a job counts, each signature once; first what most scenarios show. benign: what BENIGN
+    is for it
+    """
+    found: dict[str, list[tuple[RunResult, Finding]]] = {}
+    for run in results:
+        for finding in _counted_in(run, benign):
+            found.setdefault(finding.signature, []).append((run, finding))
+    shared = [
+        SharedFinding(signature=signature, seen=tuple(sorted(seen, key=_told_first)))
+        for signature, seen in found.items()
+    ]
+    return tuple(sorted(shared, key=lambda one: -len(one.scenarios)))
+
+
+def _counted_in(run: RunResult, benign: Benign) -> tuple[Finding, ...]:
+    """The findings of a run that have a verdict of their own, and else the one that it is known
+    by.
+    """
+    if exit_code([run.verdict], benign=benign) is not ExitCode.FINDING:
+        return ()
+    verdicts = [(one, one.verdict) for one in run.findings if one.verdict is not None]
+    wrong = [one for one, said in verdicts if exit_code([said], benign=benign)]
+    if wrong:
+        return (*(one for one in run.findings if one.verdict is None), *wrong)
+    failure = failure_in(run.findings)
+    return () if failure is None else (failure,)
+
+
+def _told_first(seen: tuple[RunResult, Finding]) -> tuple[bool, bool, int, int]:
+    run, finding = seen
+    verdict = run.verdict if finding.verdict is None else finding.verdict
+    holds = finding.holds or run.schedule
+    return (not is_seen(run.findings), verdict is not Verdict.DIVERGENT, len(holds), run.stats.ops)
 
 
 class Failing(msgspec.Struct, frozen=True, kw_only=True):

@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from enum import Enum
+from typing import NamedTuple
 
 import msgspec
 
@@ -93,6 +94,15 @@ class Hold(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Holds = tuple[Hold, ...]
+
+
+class AccessPlace(NamedTuple):
+    """Where an operation or access stands in a run in which nothing is held. lane: its stream or
+    thread, by number; at: its place among all events
+    """
+
+    lane: int
+    at: int
 
 
 class Schedule(msgspec.Struct, frozen=True, kw_only=True):

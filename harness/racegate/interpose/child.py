@@ -20,12 +20,12 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import msgspec
 import torch
 
-from racegate.history.finding import Race
+from racegate.history.finding import Race, place_name
 from racegate.interpose.compiling import compiled_regions, follow_compiler
 from racegate.interpose.current import ProgramRun, set_run
 from racegate.interpose.device.calls import LoggedRuntime
@@ -37,16 +37,18 @@ from racegate.interpose.errors import INTERRUPTED, ExitCode
 from racegate.interpose.forkserver import JobServer
 from racegate.interpose.gpu.forward import ForwardLibrary
 from racegate.interpose.gpu.install import GpuDevice
+from racegate.interpose.gpus import GPUS, VIRTUAL_GPU, GpuFacts
 from racegate.interpose.kernels.memo import Memo
 from racegate.interpose.outcome import DEVICE, CompileMode, DeviceKind, Ending, Job, Outcome, Plan
-from racegate.interpose.program.failures import is_ours, words_for
+from racegate.interpose.program.failures import is_ours, missing_for, words_for
+from racegate.interpose.program.imports import track_allocator_settings
 from racegate.interpose.program.install import Installed, enter, install
 from racegate.interpose.program.leftovers import adopt_orphans, end_children
 from racegate.interpose.program.names import buffer_name
 from racegate.interpose.program.processes import seen_of_children, track_processes
 from racegate.interpose.program.stdin import RewoundInput
 from racegate.interpose.program.timeouts import write_stacks_on_signal
-from racegate.order.findings import race_of
+from racegate.order.findings import NamedConflict, races_of
 from racegate.order.recorder import Conflict
 
 RESULT_FD_MIN = 512
@@ -79,11 +81,12 @@ class Child:
             self.session = self._session_on(library, listener)
             self.installed = install(library, self.session, self.refuse, memo)
         self._kind = kind
-        self._name_buffer = name_buffer or partial(buffer_name, self.session)
+        self._name_buffer = name_buffer
         self._result = Path()
         self._kept_open: int | None = None
         self._pid = 0
-        self._named: dict[int, tuple[Conflict, str, tuple[tuple[str, int, str], ...] | None]] = {}
+        self._gpu: GpuFacts | None = None
+        self._named: dict[int, NamedConflict] = {}
         self.run = ProgramRun(self.findings, self.installed.read)
 
     def _session_on(self, library: Library, listener: Listener | None) -> Session:
@@ -103,17 +106,26 @@ class Child:
         self._kept_open = fcntl.fcntl(opened, fcntl.F_DUPFD_CLOEXEC, RESULT_FD_MIN)
         os.close(opened)
         write_stacks_on_signal(Path(job.stacks), self._stop)
-        if job.memory_bytes:
-            self.installed.library.limit_memory(job.memory_bytes)
+        self._be_gpu(job)
         is_virtual = self._kind is DeviceKind.VIRTUAL
         compiling = job.compiling if is_virtual else CompileMode.EAGER
         follow_compiler(self.session, compiling, self.refuse)
         # What runs behind the script is judged too: the library answers until nothing is left.
         atexit.unregister(self.installed.library.hush)
         enter(self.installed, self.refuse)
+        self._gpu = facts_seen(torch.cuda.get_device_properties(0))
         if job.plan.is_recording:
             self.installed.library.watch_pages()
         track_processes(self.session, self.installed.library)
+        track_allocator_settings(self.refuse)
+
+    def _be_gpu(self, job: Job) -> None:
+        """What the virtual device says of itself, before anybody asks."""
+        library, facts = self.installed.library, GPUS.get(job.gpu, VIRTUAL_GPU)
+        if job.gpu:
+            library.set_gpu(facts.name, facts.numbers)
+        if memory_bytes := job.memory_bytes or facts.memory_bytes:
+            library.limit_memory(memory_bytes)
 
     def arm(self, plan: Plan, result: Path) -> None:
         """The plan alone, for a process that entered the device before it was forked."""
@@ -135,11 +147,8 @@ class Child:
     def findings(self) -> list[Race]:
         """All conflicts so far, in the order in which they were found."""
         self.session.drain()
-        lanes = self.session.recorder.lanes
-        return [
-            race_of(conflict, lanes, buffer=name, parts=self.session.parts, reused_at=reused_at)
-            for conflict, name, reused_at in self._named.values()
-        ]
+        session, found = self.session, list(self._named.values())
+        return races_of(found, session.recorder.lanes, parts=session.parts, within=session.within)
 
     def finish(self, ending: Ending, exit_code: int, message: str = "") -> None:
         """Writes the result; nothing after this is judged. A process that the program forked and
@@ -165,8 +174,10 @@ class Child:
             findings=findings,
             observations=tuple(self.run.observations),
             not_seen=dict(session.not_seen) | seen_of_children(self.installed.library),
+            positions=session.recorder.positions,
             realised=session.queue.realised,
             torch_version=str(torch.__version__),
+            gpu=self._gpu,
             compiled_regions=compiled_regions(),
         )
         data = msgspec.json.encode(outcome)
@@ -196,21 +207,42 @@ class Child:
     def _refuse_write(self, address: int, text: str) -> None:
         """Nobody who is modelled has written the byte."""
         with self.session.own():
-            name = self._name_buffer(address)
+            name = self._buffer(address, address + 1)
         self.refuse(f"a write to {name} that nobody reported (C code, another process): {text}")
+
+    def _buffer(self, low: int, high: int) -> str:
+        if self._name_buffer is not None:
+            return self._name_buffer(low)
+        return buffer_name(self.session, low, high)
 
     def _name(self, conflict: Conflict) -> None:
         session = self.session
         # The conflict first: whatever the program's objects answer to being looked at, it stays.
-        self._named[id(conflict)] = (conflict, f"memory at {conflict.low:#x}", None)
+        self._named[id(conflict)] = NamedConflict(conflict, f"memory at {conflict.low:#x}")
         with session.own():
-            name = self._name_buffer(conflict.low)
+            name = self._buffer(conflict.low, conflict.low + conflict.nbytes)
         is_copy = any(a.label.startswith(COPIES) for a in (conflict.first, conflict.second))
         if is_copy and not self.installed.tears_copies:
             session.not_seen[_TORN] += 1
         site = session.allocation_sites.find(conflict.low)
         reused_at = site[2] if site is not None and site[1] >= conflict.first.index else None
-        self._named[id(conflict)] = (conflict, name, reused_at)
+        freed = session.allocation_sites.earlier(conflict.low, conflict.first.index)
+        if reused_at is not None and freed and self._name_buffer is None:
+            name = f"memory asked for at {place_name(freed)}, and freed"
+        self._named[id(conflict)] = NamedConflict(conflict, name, reused_at)
+
+
+def facts_seen(properties: Any) -> GpuFacts:
+    """properties: as `torch.cuda.get_device_properties` returns them, of any device"""
+    return GpuFacts(
+        name=properties.name,
+        memory_bytes=properties.total_memory,
+        compute_capability=(properties.major, properties.minor),
+        sm_count=properties.multi_processor_count,
+        sm_threads=properties.max_threads_per_multi_processor,
+        sm_shared_bytes=getattr(properties, "shared_memory_per_multiprocessor", 0),
+        l2_bytes=getattr(properties, "L2_cache_size", 0),
+    )
 
 
 def run_program(child: Child, argv: list[str]) -> int:
@@ -231,6 +263,8 @@ def run_program(child: Child, argv: list[str]) -> int:
         return INTERRUPTED
     except BaseException as error:  # noqa: BLE001  the script's own failure, told as Python tells it
         traceback.print_exception(type(error), error, _program_part(error.__traceback__))
+        if missing := missing_for(error):
+            child.refuse(missing)
         if is_ours(error):
             child.refuse(words_for(error, "the program"))
         code, message = 1, f"{type(error).__name__}: {error}"
@@ -306,13 +340,15 @@ def _end_leftovers(job: Job) -> None:
             print(f"racegate: ended {name}, which the program had left behind", file=sys.stderr)
 
 
-def main() -> None:
-    """Serves one program at a time."""
+def main(prepare: Callable[[], None] = lambda: None) -> None:
+    """Serves one program at a time. prepare: what is done once, for all of them"""
     stdin = RewoundInput(sys.argv[1])
     server = JobServer.of_arguments(sys.argv[2:4], Job)
     adopt_orphans()
     library = Path(os.environ.pop("LD_PRELOAD").partition(":")[0])
-    serve(Child(library, kind=DeviceKind(os.environ.pop(DEVICE))), server, stdin)
+    child = Child(library, kind=DeviceKind(os.environ.pop(DEVICE)))
+    prepare()
+    serve(child, server, stdin)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,8 @@ from itertools import zip_longest
 import msgspec
 
 from racegate.history.finding import Race
-from racegate.history.schedule import Holds
+from racegate.history.schedule import AccessPlace, Holds
+from racegate.interpose.gpus import GpuFacts
 
 DEVICE = "RACEGATE_DEVICE"  # environment: which device the process stands up
 
@@ -68,7 +69,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     result: a file that is there; stacks: the folder for where it stands when its time is over
     timeout_s: 0 for none; suppressed: signatures that the program's own tests pass over
-    memory_bytes: what the virtual device has, 0 for half of the host's
+    memory_bytes: what the virtual device has, 0 for what its GPU has
+    gpu: which of `GPUS` it says that it is; empty for none of them, with half of the host's memory
     compiling: how compiled regions run; None: as they were compiled where this torch and this
         device can
     """
@@ -79,6 +81,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     stacks: str = ""
     timeout_s: float = 0.0
     memory_bytes: int = 0
+    gpu: str = ""
     compiling: CompileMode | None = None
     suppressed: tuple[str, ...] = ()
     is_quiet: bool = False
@@ -105,7 +108,9 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     events: operations, accesses, records and waits that were recorded
     findings: pairs of places that nothing orders; observations: what the program marked, in order
     not_seen: what the verdict does not cover, by kind, and how often
+    positions: where the accesses of findings stand, by their labels
     realised: hold to how often it kept an operation back; torch_version: of the program's torch
+    gpu: what the device said of itself, where a program could ask
     compiled_regions: graphs that `torch.compile` made of the program's code, which ran as compiled
     """
 
@@ -118,8 +123,10 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     findings: tuple[Race, ...] = ()
     observations: tuple[Observation, ...] = ()
     not_seen: dict[str, int] = {}
+    positions: dict[str, AccessPlace] = {}
     realised: dict[str, int] = {}
     torch_version: str = ""
+    gpu: GpuFacts | None = None
     compiled_regions: int = 0
 
     @property

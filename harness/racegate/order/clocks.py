@@ -17,7 +17,8 @@ the first law is `streams.py`'s.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterator, Sequence
 
 Clock = list[int]  # per lane; a missing entry is 0
 Known = tuple[int, ...]  # a clock that does not change any more
@@ -44,6 +45,42 @@ def covers(clock: Sequence[int], other: Sequence[int]) -> bool:
         if number > known:
             return False
     return not any(other[len(clock) :])
+
+
+class OpenRecords:
+    """Records of events that nobody knows to be complete yet, each event's latest alone.
+
+    What one thread records on one stream covers more and more, so that of these only the oldest has
+    to be looked at: a program that never waits for a stream costs no more with each step.
+    """
+
+    def __init__(self) -> None:
+        self._numbers: dict[int, int] = {}  # of the latest record, by event
+        self._queues: dict[tuple[int, int], deque[tuple[int, int, Clock]]] = {}
+
+    def add(self, event: int, number: int, clock: Clock, *, by: tuple[int, int]) -> None:
+        """The event was recorded. number: of the record; by: the thread, and its stream"""
+        self._numbers[event] = number
+        queue = self._queues.setdefault(by, deque())
+        queue.append((event, number, clock))
+        if len(queue) > 64 and len(queue) > 2 * len(self._numbers):
+            self._queues[by] = deque(one for one in queue if self._is_open(one))
+
+    def forget(self, event: int) -> None:
+        """The event is no more."""
+        self._numbers.pop(event, None)
+
+    def take_covered(self, known: Sequence[int]) -> Iterator[tuple[int, int]]:
+        """Events with the numbers of their records that such a clock covers: no longer open."""
+        for queue in self._queues.values():
+            while queue and (not self._is_open(queue[0]) or covers(known, queue[0][2])):
+                event, number, _ = one = queue.popleft()
+                if self._is_open(one):
+                    del self._numbers[event]
+                    yield event, number
+
+    def _is_open(self, one: tuple[int, int, Clock]) -> bool:
+        return self._numbers.get(one[0]) == one[1]
 
 
 class Clocks:

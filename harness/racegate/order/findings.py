@@ -3,15 +3,81 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
 
 from racegate.history.finding import Race, Side, Stack, hazard_of, place_name
+from racegate.order.causes import UnorderedInterval, fewest_edges
 from racegate.order.lanes import Lanes
 from racegate.order.memory import Access
 from racegate.order.recorder import Conflict, place_of
 from racegate.order.remedies import LateWait
 
 PARTS_MAX = 6  # of a graph, named for the search
+Parts = Mapping[str, Sequence[str]]
+Within = Callable[[Stack], Stack]
+
+
+class NamedConflict(NamedTuple):
+    """A conflict, and what holds its bytes. reused_at: where the memory was handed out again
+    between the two accesses, if it was
+    """
+
+    conflict: Conflict
+    buffer: str
+    reused_at: Stack | None = None
+
+
+def races_of(
+    found: Sequence[NamedConflict],
+    lanes: Lanes,
+    *,
+    parts: Parts | None = None,
+    within: Within | None = None,
+) -> list[Race]:
+    """The conflicts of a run in words, each with the edge that orders all of its cause. parts,
+    within: as of `race_of`
+    """
+    races = [
+        race_of(
+            one.conflict,
+            lanes,
+            buffer=one.buffer,
+            parts=parts,
+            reused_at=one.reused_at,
+            within=within,
+        )
+        for one in found
+    ]
+    for group in fewest_edges([_gap(one, lanes) for one in found]):
+        if len(group) > 1:
+            cause = _common_edge([found[at] for at in group], [races[at] for at in group], lanes)
+            for at in group:
+                races[at] = msgspec.structs.replace(races[at], cause=cause)
+    return races
+
+
+def _gap(one: NamedConflict, lanes: Lanes) -> UnorderedInterval:
+    """Of memory that was freed, what orders the one tensor does not keep the other."""
+    first, second = one.conflict.first, one.conflict.second
+    streams = (lanes.stream_of(first.lane), lanes.stream_of(second.lane))
+    return UnorderedInterval((*streams, one.reused_at and one.buffer), first.index, second.index)
+
+
+def _common_edge(found: Sequence[NamedConflict], races: Sequence[Race], lanes: Lanes) -> str:
+    """The edge after the last of all first accesses, and before the first of the second ones, which
+    is that of the first conflict.
+    """
+    last = max(range(len(found)), key=lambda at: found[at].conflict.first.index)
+    moved = [one.conflict.remedies.moved for one in found]
+    is_moved = all(one is not None and moved[0] and one.source == moved[0].source for one in moved)
+    if found[0].reused_at is None and is_moved:
+        return races[0].edge
+    conflict = found[last].conflict
+    first, second = races[last].first, races[0].second
+    return _new_edge(conflict, lanes, first, second, found[0].reused_at)
 
 
 def race_of(
@@ -19,19 +85,23 @@ def race_of(
     lanes: Lanes,
     *,
     buffer: str,
-    parts: Mapping[str, Sequence[str]] | None = None,
+    parts: Parts | None = None,
     reused_at: Stack | None = None,
+    within: Within | None = None,
 ) -> Race:
     """reused_at: where the memory was handed out again between the two, if it was.
     parts: by the label of a graph's replay its operations, which can be held one by one
+    within: of a stack of the program, the frames of torch inside its innermost
     """
+    is_same = conflict.first.stack[:1] == conflict.second.stack[:1]
+    inside = within if within is not None and is_same else _nothing_within
     inner = [
         (part, second)
         for first, second in conflict.pairs[:1]
         for part in (parts or {}).get(first, ())[:PARTS_MAX]
     ]
-    first = _side(conflict.first, lanes, is_write=conflict.first_writes)
-    second = _side(conflict.second, lanes, is_write=conflict.second_writes)
+    first = _side(conflict.first, lanes, inside, is_write=conflict.first_writes)
+    second = _side(conflict.second, lanes, inside, is_write=conflict.second_writes)
     text = "\n".join(
         (place_of(first.label), str(first.is_write), place_of(second.label), str(second.is_write))
     )
@@ -52,7 +122,11 @@ def race_of(
     )
 
 
-def _side(access: Access, lanes: Lanes, *, is_write: bool) -> Side:
+def _nothing_within(stack: Stack) -> Stack:
+    return ()
+
+
+def _side(access: Access, lanes: Lanes, within: Within, *, is_write: bool) -> Side:
     return Side(
         operation=access.label.partition("@")[0],
         label=access.label,
@@ -60,12 +134,28 @@ def _side(access: Access, lanes: Lanes, *, is_write: bool) -> Side:
         is_host=lanes.is_host(access.lane),
         is_write=is_write,
         stack=access.stack,
+        within=within(access.stack),
     )
 
 
 def _edge(
     conflict: Conflict, lanes: Lanes, first: Side, second: Side, reused_at: Stack | None
 ) -> str:
+    edge, stream = _new_edge(conflict, lanes, first, second, reused_at), lanes.stream_of
+    if reused_at is not None or stream(conflict.first.lane) == stream(conflict.second.lane):
+        return edge
+    if moved := conflict.remedies.moved:
+        wait, access = _in_one_function(moved.stack, second.stack)
+        return (
+            f"the wait at {place_name(wait)} stands too late: move it before {place_name(access)}"
+        )
+    return f"{edge}{_only(conflict.remedies.late, second)}"
+
+
+def _new_edge(
+    conflict: Conflict, lanes: Lanes, first: Side, second: Side, reused_at: Stack | None
+) -> str:
+    """What to put in, wherever anything else stands."""
     here = first.place
     if reused_at is not None:
         return (
@@ -80,12 +170,7 @@ def _edge(
             f"the thread of {here} has to hand over after it, and the thread of {second.place} to "
             f"take over before it (a queue, a lock, an event of threads or a join)"
         )
-    if moved := conflict.remedies.moved:
-        wait, access = _in_one_function(moved.stack, second.stack)
-        return (
-            f"the wait at {place_name(wait)} stands too late: move it before {place_name(access)}"
-        )
-    return f"{_to_put_in(conflict, first, second)}{_only(conflict.remedies.late, second)}"
+    return _to_put_in(conflict, first, second)
 
 
 def _to_put_in(conflict: Conflict, first: Side, second: Side) -> str:

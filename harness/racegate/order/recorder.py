@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from racegate.history.finding import Frame
 from racegate.history.finding import Stack as Stack
+from racegate.history.schedule import AccessPlace
 from racegate.order.clocks import Clock, join
 from racegate.order.compiled import compiled_order
 from racegate.order.interface import Order, Ranges, RawAccess, RawRace
@@ -93,6 +94,7 @@ class Recorder:
     label: names operations; by `PlaceLabels`, if nothing else is given
     on_conflict: told of each new pair of places when it is found, while its variables live
     is_watched: whether the last access touched memory that is watched
+    positions: where the accesses of all conflicts stand, by their labels
     """
 
     def __init__(
@@ -112,6 +114,7 @@ class Recorder:
         self._versions: dict[int, Version] = {}
         self._early: dict[tuple[int, int], Stack] = {}
         self._open: dict[int, list[Conflict]] = {}
+        self.positions: dict[str, AccessPlace] = {}
         self._asked: Clock = []  # what allocators have found complete
 
     @property
@@ -230,20 +233,23 @@ class Recorder:
             first = Access(*raw)
             key = (place_of(first.label), earlier_writes, place_of(access.label), is_write)
             known = self.conflicts.get(key)
+            is_new = known is None
             if known is None:
                 known = Conflict(first, earlier_writes, access, is_write, low, 0)
                 known.early = self._early.get((access.lane, self.lanes.stream_of(first.lane)), ())
                 self.conflicts[key] = known
                 self._open.setdefault(access.lane, []).append(known)
-                if self.on_conflict is not None:
-                    self.on_conflict(known)
             if (known.first.index, known.second.index) == (first.index, access.index):
                 known.nbytes += high - low
             pair = (first.label, access.label)
+            for one in (first, access):
+                self.positions[one.label] = AccessPlace(self.lanes.stream_of(one.lane), one.index)
             if not known.pairs or known.pairs[-1] != pair:
                 known.pairs.append(pair)
                 known.count = len(known.pairs)
                 known.remedies.try_pair(first, self._versions.values())
+            if is_new and self.on_conflict is not None:
+                self.on_conflict(known)
 
     def _join(self, thread: int, version: Version, stack: Stack, by: str) -> None:
         self._order.learn(thread, version.clock)

@@ -5,12 +5,22 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 
-from racegate.cli.ci import JunitOption, SarifOption, write_checked
+from racegate.cli.ci import (
+    CiOptions,
+    VerboseOption,
+    code_beside,
+    detail_of,
+    ratchet_of,
+    with_ci,
+    write_checked,
+)
 from racegate.cli.foreign.pictures import write_engine_page
 from racegate.cli.foreign.searching import minimised_file, search_target
 from racegate.cli.foreign.selection import ExceptOption, without
@@ -34,14 +44,22 @@ from racegate.cli.pictures import HtmlOption
 from racegate.cli.replay import replay
 from racegate.cli.sets import CampaignOptions, campaign_options, with_set
 from racegate.history.finding import exit_code
-from racegate.history.outcome import gated
+from racegate.history.outcome import RunResult, gated
 from racegate.history.schedule import parse_holds
 from racegate.interpose.errors import BadInput
+from racegate.jobs.foreign.bases import Bases, base_cell
+from racegate.jobs.foreign.beside import BaseScenario, compare
 from racegate.jobs.foreign.opened import TargetOptions
-from racegate.jobs.foreign.releases import OpenedEngine, ReleaseCell, kind_of, open_release
+from racegate.jobs.foreign.releases import (
+    OpenedEngine,
+    ReleaseCell,
+    ReopenedEngine,
+    kind_of,
+    open_release,
+)
 from racegate.report.ci.failing import checked_results
 from racegate.report.targets.releases import print_engine_verdict
-from racegate.report.targets.results import print_target_gate
+from racegate.report.targets.results import print_comparison, print_target_gate
 from racegate.scenario.errors import BadInputError
 from racegate.scenario.files import load_for, script_file
 from racegate.scenario.spec import Scenario
@@ -60,6 +78,13 @@ from racegate.targets.vllm.wire import ModelRunner, StateMode
 
 ReleaseOption = Annotated[
     str, typer.Option("--release", metavar="X", help="A version, as the package index has it.")
+]
+AgainstOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="BASE",
+        help="Compare with this release, or this checkout: only what differs is a finding.",
+    ),
 ]
 RunsOption = Annotated[int, typer.Option("--runs", min=0, help="Runs under holds at most.")]
 
@@ -167,42 +192,54 @@ def run(
     raise typer.Exit(exit_code([judged.verdict], benign=benign_of(strict)))
 
 
+@with_ci
 def gate(
     cell: ReleaseCell,
     *,
     scenarios: ScriptsOption = None,
     left_out: ExceptOption = None,
+    against: AgainstOption = None,
     runs: RunsOption = RUNS_MAX,
     strict: StrictOption = None,
     witness: WitnessesOption = None,
     log: LogOption = None,
-    junit: JunitOption = None,
-    sarif: SarifOption = None,
     html: HtmlOption = None,
+    ci: CiOptions,
+    verbose: VerboseOption = None,
     json: JsonOption = None,
 ) -> None:
     """Judge every scenario of a folder on an engine that is started once.
 
-    A scenario that it cannot run leaves the gate INCONCLUSIVE (exit code 4).
+    A scenario that it cannot run leaves the gate INCONCLUSIVE (exit code 4). Beside a base what
+    both have in common is no finding, and what neither can run is left out.
     """
     judged: list[tuple[Path, ReleaseVerdict]] = []
     packaging = kind_of(cell).packaging
     folder = folder_of_scripts(scenarios, packaging.name)
     loaded = without(loaded_scripts_for(packaging.title, folder), left_out)
-    with started(cell, log) as opened:
+    bases = {}
+    if against is not None:
+        base = _reopened(base_cell(cell, against), runs, log)
+        bases = Bases(base, settings=(runs,)).judged([scenario for _, scenario in loaded])
+    shown: list[RunResult] = []
+    with _reopened(cell, runs, log) as engine:
         for place, scenario in loaded:
-            found = _judged(opened, scenario, runs)
+            found = engine.judge(scenario)
             judged.append((place, found))
+            shown.append(_beside(found, str(place), bases.get(scenario.name)))
             _write(witness, found, scenario)
-            if json != "-":
-                print_engine_verdict(stdout_console(), found, str(place))
-    shown = [result_of(found, str(place)) for place, found in judged]
+            if json != "-" and (verbose or bases):
+                _print_judged(found, shown[-1], str(place))
+            else:
+                _progress(f"{found.scenario}: {found.text}")
     results, benign = gated(shown), benign_of(strict)
-    code = results.exit_code(benign)
+    ratchet = ratchet_of(results.results, ci, benign)
+    code = code_beside(results, ratchet, benign)
     files = {one.scenario: str(place) for place, one in judged}
-    told = tuple(files)
-    tell(json, results, lambda: print_target_gate(stdout_console(), results, told))
-    write_checked(checked_results(shown, files, code=code, benign=benign), junit, sarif)
+    show = partial(print_target_gate, benign=benign, detail=detail_of(verbose), told=tuple(files))
+    tell(json, results, lambda: show(stdout_console(), results))
+    checked = checked_results(shown, files, code=code, benign=benign, ratchet=ratchet)
+    write_checked(checked, str(results.verdict), ci, json)
     write_engine_page(html, judged)
     raise typer.Exit(code)
 
@@ -245,6 +282,28 @@ def _judged(opened: OpenedEngine, scenario: Scenario, runs: int) -> ReleaseVerdi
         runs_max=runs,
         on_run=tell_progress,
     )
+
+
+def _reopened(cell: ReleaseCell, runs: int, log: Path | None) -> ReopenedEngine:
+    """An engine of a cell, for a gate. runs: under holds at most, of one scenario"""
+    return ReopenedEngine(
+        cell, lambda: started(cell, log), lambda on, what: _judged(on, what, runs)
+    )
+
+
+def _beside(found: ReleaseVerdict, place: str, base: BaseScenario | None) -> RunResult:
+    """The result, beside that of the base if there is one."""
+    result = result_of(found, place)
+    if base is None:
+        return result
+    return msgspec.structs.replace(result, comparison=compare(base, found.base, result))
+
+
+def _print_judged(found: ReleaseVerdict, result: RunResult, place: str) -> None:
+    if result.comparison is None:
+        print_engine_verdict(stdout_console(), found, place)
+    else:
+        print_comparison(stdout_console(), result)
 
 
 def _write(folder: Path | None, judged: ReleaseVerdict, scenario: Scenario) -> None:

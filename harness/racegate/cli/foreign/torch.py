@@ -14,7 +14,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from racegate.cli.ci import JunitOption, SarifOption, write_checked
+from racegate.cli.ci import CiOptions, ratchet_of, with_ci, write_checked
 from racegate.cli.foreign.searching import minimised_file, search_target
 from racegate.cli.options import (
     JsonOption,
@@ -31,11 +31,14 @@ from racegate.cli.options import (
 from racegate.cli.pictures import HtmlOption
 from racegate.cli.replay import replay
 from racegate.cli.sets import CampaignOptions, campaign_options, with_set
+from racegate.history.exit_code import ExitCode
 from racegate.history.schedule import parse_holds
 from racegate.interpose.errors import BadInput
+from racegate.interpose.gpus import GPUS
 from racegate.interpose.outcome import CompileMode, DeviceKind
 from racegate.jobs.foreign.draws import ScenarioDraw
 from racegate.jobs.foreign.opened import NUMBER, TargetOptions
+from racegate.report.ci.failing import checked_beside
 from racegate.report.targets.programs import checked_program, render
 from racegate.scenario.untrusted.text import printable_lines
 from racegate.targets.common.server import PrintPlace
@@ -43,7 +46,7 @@ from racegate.targets.program.doctor import toolkit_facts
 from racegate.targets.program.judge import ProgramVerdict, judge_on, suppressing, under
 from racegate.targets.program.launch import Program, open_device
 from racegate.targets.program.launch import checked_program as found_program
-from racegate.targets.program.result import result_of_program
+from racegate.targets.program.result import ProgramResult, result_of_program
 from racegate.targets.program.workflow.suppressions import load_suppressions
 from racegate.targets.program.workflow.witness import ProgramSubject, save_witnesses
 
@@ -83,12 +86,34 @@ MemoryOption = Annotated[
         metavar="SIZE",
         parser=_bytes_of,
         show_default=False,
-        help="Of the virtual device, as 8G. Half of the host's, if it is not given.",
+        help="Of the virtual device, as 8G, in the place of that of --gpu or half of the host's.",
+    ),
+]
+GpuOption = Annotated[
+    str,
+    typer.Option(
+        "--gpu",
+        metavar="NAME",
+        show_default=False,
+        help=f"What the virtual device says that it is: {', '.join(GPUS)}.",
+    ),
+]
+
+
+ErrorCodeOption = Annotated[
+    int | None,
+    typer.Option(
+        "--error-exitcode",
+        min=1,
+        max=125,
+        metavar="N",
+        help="End with N for a finding, and with the script's own code if that fails by itself.",
     ),
 ]
 
 
 @app.command(context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True})
+@with_ci
 def run(
     program: Annotated[
         list[str], typer.Argument(metavar="SCRIPT [ARGS]", help="Or -m MODULE [ARGS].")
@@ -112,12 +137,14 @@ def run(
     hold: HoldOption = None,
     not_ready: NotReadyOption = 0,
     device: DeviceKindOption = DeviceKind.VIRTUAL,
+    gpu: GpuOption = "",
     memory: MemoryOption = 0,
     compiling: CompileOption = None,
     timeout: RunTimeoutOption = 0.0,
+    error_exitcode: ErrorCodeOption = None,
     strict: StrictOption = None,
-    junit: JunitOption = None,
-    sarif: SarifOption = None,
+    *,
+    ci: CiOptions,
     html: HtmlOption = None,
     json: JsonOption = None,
 ) -> None:
@@ -130,6 +157,7 @@ def run(
         timeout_s=timeout,
         suppressed=tuple(one.signature for one in known),
         memory_bytes=memory,
+        gpu=gpu,
         compiling=compiling,
     )
     stdout = PrintPlace.STDERR if json == "-" else PrintPlace.PLAIN
@@ -147,15 +175,39 @@ def run(
                 on_run=progress.show,
             )
     verdicts = msgspec.structs.replace(verdicts, benign=benign_of(strict))
-    told = _told_again(device, memory=memory, compiling=compiling)
+    told = _told_again(device, memory=memory, gpu=gpu, compiling=compiling)
     command = shlex.join([*told, *program])
     result = result_of_program(verdicts, command, device)
     tell(json, result, lambda: print(printable_lines(render(verdicts, command)), file=sys.stderr))
-    write_checked(checked_program(verdicts, command), junit, sarif)
+    code = _tell_ci(verdicts, result, ci, json)
     _write_page(verdicts, command, html)
     if witness is not None:
         _save(verdicts, checked, witness, _told_again(device))
-    raise typer.Exit(verdicts.exit_code)
+    raise typer.Exit(code if error_exitcode is None else _told_apart(code, result, error_exitcode))
+
+
+def _tell_ci(
+    verdicts: ProgramVerdict, result: ProgramResult, ci: CiOptions, json: str | None
+) -> int:
+    """Writes what CI services read, and gives the exit code: what a baseline lets stand is no
+    finding.
+    """
+    ratchet, code = ratchet_of([result], ci, verdicts.benign), verdicts.exit_code
+    if ratchet is not None and ratchet.lets_stand(result) and code == ExitCode.FINDING:
+        code = ExitCode.CLEAN
+    case = checked_program(verdicts, result.scenario, code)
+    case = case if ratchet is None else checked_beside(case, ratchet)
+    write_checked(case, str(verdicts.verdict), ci, json)
+    return code
+
+
+def _told_apart(code: int, result: ProgramResult, error_exitcode: int) -> int:
+    """With --error-exitcode: a code of the caller's for a finding, and the script's own for its
+    failure.
+    """
+    if code == ExitCode.FINDING:
+        return error_exitcode
+    return result.exit_code if code == ExitCode.SCRIPT_FAILED else code
 
 
 @app.command(context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True})
@@ -213,12 +265,17 @@ class SearchProgress:
 
 
 def _told_again(
-    device: DeviceKind, *, memory: int = 0, compiling: CompileMode | None = None
+    device: DeviceKind,
+    *,
+    memory: int = 0,
+    gpu: str = "",
+    compiling: CompileMode | None = None,
 ) -> list[str]:
     """The options of the device, as commands that are printed repeat them."""
     if device is not DeviceKind.VIRTUAL:
         return ["--device", device.value]
-    told = ["--memory", f"{memory >> 20}M"] if memory else []
+    told = ["--gpu", gpu] if gpu else []
+    told += ["--memory", f"{memory >> 20}M"] if memory else []
     return told + (["--compile", compiling.value] if compiling else [])
 
 

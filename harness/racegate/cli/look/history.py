@@ -176,7 +176,8 @@ def _chosen_scenarios(
     scripts = folder_of_scripts(folder, packaging.name)
     loaded = [scenario for _, scenario in loaded_scripts_for(packaging.title, scripts)]
     if unknown := set(names or ()) - {scenario.name for scenario in loaded}:
-        fail(f"no scenario {', '.join(sorted(unknown))}")
+        there = ", ".join(scenario.name for scenario in loaded)
+        fail(f"no scenario {', '.join(sorted(unknown))} in {scripts}; there are {there}")
     return tuple(one for one in loaded if not names or one.name in names)
 
 

@@ -7,7 +7,7 @@ copies.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from functools import partial
 
 import numpy as np
@@ -20,28 +20,27 @@ from racegate.device.cuda.pacing import Pace
 from racegate.device.cuda.staging import Staging
 from racegate.device.cuda.streams import LatchedStreams
 from racegate.device.cuda.work import (
-    StreamWork,
+    PutWork,
+    copy_blocks,
     copy_range,
-    gather_blocks,
     launch_work,
     no_owners,
     on_zeros,
     pass_owners,
     poison_work,
-    scatter_blocks,
 )
-from racegate.device.launches import Graph, Kernel, Launch, accesses_of, union_of
+from racegate.device.issuing import IssuingDevice
+from racegate.device.launches import Graph, Launch, accesses_of, union_of
+from racegate.device.masks import prefix_mask
 from racegate.device.memory import Buffer, DeviceBuffer, FreedStorages, HostBuffer, Rows
 from racegate.device.nodes import Event, Flag, Stream
 from racegate.device.recorder import Recorder
-from racegate.device.uses import Use
-from racegate.history.edge import Edge
-from racegate.history.trace import Trace
+from racegate.history.trace import Access
 from racegate_kernels.backend import Backend
 from racegate_kernels.poison import poison_of
 
 
-class CudaDevice:
+class CudaDevice(IssuingDevice[PutWork]):
     """See racegate.device.protocol.Device. `close` it, or the next run's memory may be in use.
 
     lanes, chooser, dropped: see PendingQueues
@@ -59,7 +58,6 @@ class CudaDevice:
         recorder: Recorder | None = None,
         backend: Backend | None = None,
     ) -> None:
-        self.lanes = lanes
         self._streams = LatchedStreams(
             lanes,
             cuda,
@@ -68,12 +66,10 @@ class CudaDevice:
             dropped=dropped,
             recorder=recorder,
         )
-        self._queues = self._streams.queues
-        self.recorder = self._queues.recorder
+        super().__init__(lanes, self._streams.queues, self._streams)
         self._cuda = cuda
         self._backend = cuda.backend if backend is None else backend
         self._staging = Staging(cuda, self._streams.setup)
-        self._capturing: Graph | None = None
         self._storages = 0
         self._freed: FreedStorages[CudaStorage] = FreedStorages()
 
@@ -83,9 +79,6 @@ class CudaDevice:
         return self._streams.has_expired
 
     # What the protocol's methods mean is said there.
-
-    def stream(self, lane: str) -> Stream:
-        return self._queues.stream(lane)
 
     def event(self, name: str) -> Event:
         return Event(name, self._cuda.event())
@@ -127,36 +120,19 @@ class CudaDevice:
     def free(self, buffer: DeviceBuffer, *, step: int) -> None:
         buffer.end()
         stream = self._queues.streams[buffer.lane - 1]
-        self._issue(stream, f"free:{buffer.name}@{step}", step, poison_work(self._cuda, buffer))
+        whole = (buffer.access(prefix_mask(buffer.shape[0]), is_write=True),)
+        work = poison_work(self._cuda, buffer)
+        self._issue(stream, f"free:{buffer.name}@{step}", step, whole, work)
         self._freed.give(buffer.lane, storage_of(buffer))
 
-    def free_host(self, buffer: HostBuffer) -> None:
-        buffer.write(np.full(buffer.shape, poison_of(buffer.dtype)))
-        buffer.end()
+    def _fixed(self, constant: DeviceBuffer) -> Tensor:
+        return storage_of(constant).tensor
 
-    def launch(
-        self,
-        stream: Stream,
-        kernel: Kernel,
-        name: str,
-        *,
-        step: int,
-        uses: Sequence[Use],
-        constants: Sequence[DeviceBuffer] = (),
-        **scalars: object,
-    ) -> None:
-        fixed = [storage_of(constant).tensor for constant in constants]
-        launch = Launch(kernel, name, uses, fixed, scalars)
-        if self._capturing is not None:
-            self._capturing.add(stream.lane, launch)
-            return
-        full_name = f"kernel:{name}@{step}"
-        work = StreamWork(
-            accesses=tuple(accesses_of(launch)) if self.recorder.is_recording else (),
-            put=partial(self._cuda.run, work=launch_work(launch, self._backend)),
-            settle=pass_owners(launch, self.recorder, full_name, step),
-        )
-        self._issue(stream, full_name, step, work)
+    def _launch(self, stream: Stream, launch: Launch, name: str, step: int) -> None:
+        accesses = tuple(accesses_of(launch)) if self.recorder.is_recording else ()
+        put = partial(self._cuda.run, work=launch_work(launch, self._backend))
+        work = PutWork(put, pass_owners(launch, self.recorder, name, step))
+        self._issue(stream, name, step, accesses, work)
 
     @contextmanager
     def capture(self, stream: Stream, name: str) -> Iterator[Graph]:
@@ -177,87 +153,24 @@ class CudaDevice:
         full_name = f"graph:{graph.name}@{step}"
         # A graph knows no owners: without a recorder nobody asks which rows it touches.
         launches = graph.resolved(masks) if self.recorder.is_recording else []
-        work = StreamWork(
-            accesses=union_of(access for launch in launches for access in accesses_of(launch)),
-            put=partial(self._cuda.replay, graph=graph.handle),
-            settle=no_owners,
-        )
-        self._issue(stream, full_name, step, work)
+        accesses = union_of(access for launch in launches for access in accesses_of(launch))
+        work = PutWork(partial(self._cuda.replay, graph=graph.handle), no_owners)
+        self._issue(stream, full_name, step, accesses, work)
 
-    def upload(
-        self, stream: Stream, target: DeviceBuffer, source: HostBuffer, *, step: int, rows: int
-    ) -> None:
-        name = f"h2d:{target.name.removesuffix('_gpu')}@{step}"
-        self._copy(stream, name, target, source, step, rows)
+    def _range(self, target: Buffer, source: Buffer, first: int, end: int) -> PutWork:
+        return copy_range(self._cuda, target, source, first, end)
 
-    def download(
-        self,
-        stream: Stream,
-        target: HostBuffer,
-        source: DeviceBuffer,
-        name: str,
-        *,
-        step: int,
-        rows: int,
-    ) -> None:
-        self._copy(stream, f"d2h:{name}@{step}", target, source, step, rows)
+    def _blocks(
+        self, target: Buffer, source: Buffer, into: tuple[int, ...], out_of: tuple[int, ...]
+    ) -> PutWork:
+        return copy_blocks(self._cuda, target, source, into, out_of)
 
-    def _copy(
-        self, stream: Stream, name: str, target: Buffer, source: Buffer, step: int, rows: int
-    ) -> None:
-        for piece, first, end in self._queues.pieces(stream, name, rows):
-            self._issue(stream, piece, step, copy_range(self._cuda, target, source, first, end))
-
-    def upload_blocks(
-        self,
-        stream: Stream,
-        target: DeviceBuffer,
-        source: HostBuffer,
-        name: str,
-        *,
-        step: int,
-        blocks: Sequence[int],
-    ) -> None:
-        work = scatter_blocks(self._cuda, target, source, tuple(blocks))
-        self._issue(stream, f"h2d:{name}@{step}", step, work)
-
-    def download_blocks(
-        self,
-        stream: Stream,
-        target: HostBuffer,
-        source: DeviceBuffer,
-        name: str,
-        *,
-        step: int,
-        blocks: Sequence[int],
-    ) -> None:
-        work = gather_blocks(self._cuda, target, source, tuple(blocks))
-        self._issue(stream, f"d2h:{name}@{step}", step, work)
-
-    def _issue(self, stream: Stream, name: str, step: int, work: StreamWork) -> None:
-        assert self._capturing is None, f"{name} cannot be captured: only launches can"
-        self._streams.issue(stream, name, step, work)
-
-    def record(self, stream: Stream, event: Event) -> None:
-        self._streams.record(stream, event)
-
-    def wait_stream(self, stream: Stream, event: Event, edge: Edge, *, step: int) -> None:
-        self._streams.wait_stream(stream, event, edge, step=step)
-
-    def wait_host(self, event: Event, edge: Edge, *, step: int) -> None:
-        self._streams.wait_host(event, edge, step=step)
-
-    def wait_flag(self, stream: Stream, flag: Flag) -> None:
-        self._streams.wait_flag(stream, flag)
+    def _put(self, stream: Stream, name: str, accesses: tuple[Access, ...], work: PutWork) -> None:
+        ticket = self._queues.chooser.ticket(stream.lane, name)
+        self._streams.put(stream, name, work, ticket, accesses)
 
     def query(self, event: Event, *, step: int) -> bool:
         return self._streams.query(event)
-
-    def mark(self, alias: str, *, step: int) -> None:
-        self._queues.mark(alias, step=step)
-
-    def action(self, name: str, *, step: int) -> AbstractContextManager[None]:
-        return self._queues.action(name, step=step)
 
     def snapshot(self, stream: Stream, parts: Sequence[tuple[DeviceBuffer, Rows]]) -> CudaSnapshot:
         copies: list[tuple[np.ndarray, np.ndarray | None]] = []
@@ -275,25 +188,12 @@ class CudaDevice:
                 self._cuda.copy(handle, target, source)
 
         snapshot = CudaSnapshot(copies)
-        self._streams.put(
-            stream, "", StreamWork(accesses=(), put=put, settle=snapshot.arrive), None
-        )
+        self._streams.put(stream, "", PutWork(put, snapshot.arrive), None)
         return snapshot
-
-    def pending(self) -> tuple[str, ...]:
-        """Names of the operations that were issued and have not happened."""
-        return self._queues.pending()
-
-    def finish(self) -> Trace:
-        return self._streams.finish()
 
     def close(self) -> None:
         """Opens what is still closed and waits for the device: so a stopped run ends."""
         self._streams.close()
-
-    def trace(self) -> Trace:
-        """What has been recorded. A hold is realised if the device's evidence says so too."""
-        return self._streams.trace()
 
 
 def _all(works: Sequence[Callable[[], None]]) -> None:

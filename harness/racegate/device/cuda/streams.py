@@ -7,7 +7,7 @@ to open first, and when an operation that is the point of a hold has completed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from racegate.device.chooser import HoldChooser, Ticket
 from racegate.device.cuda.backlog import Backlog
@@ -15,7 +15,7 @@ from racegate.device.cuda.driver import CudaDriver, Handle
 from racegate.device.cuda.latches import Latch, Latches
 from racegate.device.cuda.pacing import Pace, Pacing
 from racegate.device.cuda.watchdog import Watchdog
-from racegate.device.cuda.work import StreamWork
+from racegate.device.cuda.work import PutWork
 from racegate.device.nodes import Event, Flag, Node, Op, Stream
 from racegate.device.pending import PendingQueues
 from racegate.device.recorder import Recorder
@@ -116,12 +116,14 @@ class LatchedStreams:
         self._flag_latches[flag] = latch
         return flag
 
-    def issue(self, stream: Stream, name: str, step: int, work: StreamWork) -> None:
-        """An operation of the program."""
-        self.queues.recorder.issue(stream.index, name, step, work.accesses)
-        self.put(stream, name, work, self.queues.chooser.ticket(stream.lane, name))
-
-    def put(self, stream: Stream, name: str, work: StreamWork, ticket: Ticket | None) -> None:
+    def put(
+        self,
+        stream: Stream,
+        name: str,
+        work: PutWork,
+        ticket: Ticket | None,
+        accesses: Sequence[Access] = (),
+    ) -> None:
         """Hands work to the device, behind a latch if it may not run at once."""
         self._watchdog.beat()
         if not self._is_set_up:
@@ -137,7 +139,7 @@ class LatchedStreams:
             self._latches.put(handle, latch)
         work.put(handle)
         if latch is None and (self._is_eager or not self._keeps_queues):
-            self._let_go(handle, name, work)
+            self._let_go(handle, name, work, accesses)
             return
         done = self._done(handle)
 
@@ -147,11 +149,11 @@ class LatchedStreams:
         stream.queue.append(LatchedOp(name, run, ticket, latch=latch, done=done))
         self._progress()
 
-    def _let_go(self, handle: Handle, name: str, work: StreamWork) -> None:
+    def _let_go(self, handle: Handle, name: str, work: PutWork, accesses: Sequence[Access]) -> None:
         """Nothing stands before this work: for the pending queues it has happened."""
         work.settle()
         if self._is_eager:
-            self._backlog.add(handle, work.accesses)
+            self._backlog.add(handle, accesses)
             if self.queues.chooser.reach(name):
                 self._progress()
 
@@ -168,7 +170,7 @@ class LatchedStreams:
         self._cuda.record(event, handle)
         return event
 
-    def _complete(self, work: StreamWork, latch: Latch | None, done: Handle) -> None:
+    def _complete(self, work: PutWork, latch: Latch | None, done: Handle) -> None:
         """The pending queues let an operation happen: the host waits until it has."""
         if latch is not None:
             self._open(latch)

@@ -14,20 +14,17 @@ from functools import partial
 from racegate.device.cuda.driver import CudaDriver, Handle, Tensor, bits_of
 from racegate.device.cuda.memory import storage_of
 from racegate.device.launches import Launch, check_owners, set_owners
-from racegate.device.masks import mask_of, prefix_mask
-from racegate.device.memory import Buffer, require_live
+from racegate.device.memory import Buffer
 from racegate.device.recorder import Recorder
 from racegate.device.uses import Use
-from racegate.history.trace import Access
 from racegate_kernels.backend import Backend
 from racegate_kernels.poison import poison_of
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StreamWork:
+@dataclass(frozen=True, slots=True)
+class PutWork:
     """put: on the stream given; settle: the owners, when it has happened."""
 
-    accesses: tuple[Access, ...]
     put: Callable[[Handle], None]
     settle: Callable[[], None]
 
@@ -79,12 +76,8 @@ def no_owners() -> None:
     """What carries nobody's values settles nothing."""
 
 
-def copy_range(
-    cuda: CudaDriver, target: Buffer, source: Buffer, first: int, end: int
-) -> StreamWork:
+def copy_range(cuda: CudaDriver, target: Buffer, source: Buffer, first: int, end: int) -> PutWork:
     """Rows first .. end - 1, with their owners."""
-    mask = prefix_mask(end) ^ prefix_mask(first)
-    require_live(target, source)
     to, origin = storage_of(target), storage_of(source)
 
     def put(stream: Handle) -> None:
@@ -93,46 +86,24 @@ def copy_range(
     def settle() -> None:
         to.owners[first:end] = origin.owners[first:end]
 
-    accesses = (source.access(mask, is_write=False), target.access(mask, is_write=True))
-    return StreamWork(accesses=accesses, put=put, settle=settle)
+    return PutWork(put, settle)
 
 
-def scatter_blocks(
-    cuda: CudaDriver, target: Buffer, source: Buffer, blocks: Sequence[int]
-) -> StreamWork:
-    """Row i of the source to block blocks[i] of a pool. Blocks have no owners."""
-    require_live(target, source)
+def copy_blocks(
+    cuda: CudaDriver, target: Buffer, source: Buffer, into: Sequence[int], out_of: Sequence[int]
+) -> PutWork:
+    """Row out_of[i] of the source to row into[i] of the target. Blocks have no owners."""
     to, origin = storage_of(target), storage_of(source)
 
     def put(stream: Handle) -> None:
-        for row, block in enumerate(blocks):
-            cuda.copy(stream, to.memory[block], origin.memory[row])
+        for place, row in zip(into, out_of, strict=True):
+            cuda.copy(stream, to.memory[place], origin.memory[row])
 
-    read = source.access(prefix_mask(len(blocks)), is_write=False)
-    accesses = (read, target.access(mask_of(blocks), is_write=True))
-    return StreamWork(accesses=accesses, put=put, settle=no_owners)
+    return PutWork(put, no_owners)
 
 
-def gather_blocks(
-    cuda: CudaDriver, target: Buffer, source: Buffer, blocks: Sequence[int]
-) -> StreamWork:
-    """Block blocks[i] of a pool to row i of the target."""
-    require_live(target, source)
-    to, origin = storage_of(target), storage_of(source)
-
-    def put(stream: Handle) -> None:
-        for row, block in enumerate(blocks):
-            cuda.copy(stream, to.memory[row], origin.memory[block])
-
-    read = source.access(mask_of(blocks), is_write=False)
-    accesses = (read, target.access(prefix_mask(len(blocks)), is_write=True))
-    return StreamWork(accesses=accesses, put=put, settle=no_owners)
-
-
-def poison_work(cuda: CudaDriver, buffer: Buffer) -> StreamWork:
+def poison_work(cuda: CudaDriver, buffer: Buffer) -> PutWork:
     """The whole buffer becomes poison that nobody owns."""
     storage = storage_of(buffer)
     word = bits_of(poison_of(buffer.dtype), buffer.dtype)
-    whole = buffer.access(prefix_mask(buffer.shape[0]), is_write=True)
-    put = partial(cuda.fill, target=storage.tensor, word=word)
-    return StreamWork(accesses=(whole,), put=put, settle=storage.disown)
+    return PutWork(partial(cuda.fill, target=storage.tensor, word=word), storage.disown)

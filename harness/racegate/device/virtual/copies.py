@@ -1,23 +1,19 @@
-"""Copies on the virtual device: what they touch, and what they do when they run."""
+"""Copies on the virtual device: what they do when they run."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 
-from racegate.device.masks import mask_of, prefix_mask
-from racegate.device.memory import Buffer, require_live
+from racegate.device.memory import Buffer
 from racegate.device.virtual.memo import OpMemo
-from racegate.history.trace import Access
-
-Copy = tuple[tuple[Access, ...], Callable[[], None]]
 
 
-def copy_range(target: Buffer, source: Buffer, first: int, end: int, memo: OpMemo | None) -> Copy:
+def copy_range(
+    target: Buffer, source: Buffer, first: int, end: int, memo: OpMemo | None
+) -> Callable[[], None]:
     """Rows first .. end - 1, with their owners."""
-    mask = prefix_mask(end) ^ prefix_mask(first)
-    require_live(target, source)
     to, origin = target.storage, source.storage
 
     def run() -> None:
@@ -26,38 +22,24 @@ def copy_range(target: Buffer, source: Buffer, first: int, end: int, memo: OpMem
         if memo is not None:
             to.content = memo.content(to.array, "copy", to.content, origin.content, first, end)
 
-    return (source.access(mask, is_write=False), target.access(mask, is_write=True)), run
+    return run
 
 
-def scatter_blocks(
-    target: Buffer, source: Buffer, blocks: Sequence[int], memo: OpMemo | None
-) -> Copy:
-    """Row i of the source to block blocks[i] of a pool. Blocks have no owners."""
-    require_live(target, source)
+def copy_blocks(
+    target: Buffer,
+    source: Buffer,
+    into: tuple[int, ...],
+    out_of: tuple[int, ...],
+    memo: OpMemo | None,
+) -> Callable[[], None]:
+    """Row out_of[i] of the source to row into[i] of the target. Blocks have no owners."""
     to, origin = target.storage, source.storage
-    places, count, key = np.array(blocks, np.int64), len(blocks), tuple(blocks)
+    places, rows = np.array(into, np.int64), np.array(out_of, np.int64)
 
     def run() -> None:
-        to.array[places] = origin.array[:count]
+        to.array[places] = origin.array[rows]
         if memo is not None:
-            to.content = memo.content(to.array, "scatter", to.content, origin.content, key)
+            key = ("blocks", to.content, origin.content, into, out_of)
+            to.content = memo.content(to.array, *key)
 
-    read = source.access(prefix_mask(count), is_write=False)
-    return (read, target.access(mask_of(blocks), is_write=True)), run
-
-
-def gather_blocks(
-    target: Buffer, source: Buffer, blocks: Sequence[int], memo: OpMemo | None
-) -> Copy:
-    """Block blocks[i] of a pool to row i of the target."""
-    require_live(target, source)
-    to, origin = target.storage, source.storage
-    places, count, key = np.array(blocks, np.int64), len(blocks), tuple(blocks)
-
-    def run() -> None:
-        to.array[:count] = origin.array[places]
-        if memo is not None:
-            to.content = memo.content(to.array, "gather", to.content, origin.content, key)
-
-    read = source.access(mask_of(blocks), is_write=False)
-    return (read, target.access(prefix_mask(count), is_write=True)), run
+    return run

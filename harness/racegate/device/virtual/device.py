@@ -9,33 +9,33 @@ operation runs *later than issued*, as late as any real device could.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
+from functools import partial
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from racegate.device.chooser import HoldChooser
-from racegate.device.launches import Graph, Kernel, Launch, accesses_of, union_of
+from racegate.device.issuing import IssuingDevice
+from racegate.device.launches import Graph, Launch, accesses_of, union_of
 from racegate.device.masks import prefix_mask
 from racegate.device.memory import Buffer, DeviceBuffer, FreedStorages, HostBuffer, Rows
 from racegate.device.nodes import Event, Flag, Op, Stream
 from racegate.device.pending import PendingQueues
 from racegate.device.recorder import Recorder
 from racegate.device.stepping import Stepper
-from racegate.device.uses import Use
-from racegate.device.virtual.copies import copy_range, gather_blocks, scatter_blocks
+from racegate.device.virtual.copies import copy_blocks, copy_range
 from racegate.device.virtual.launcher import Launcher
 from racegate.device.virtual.memo import OpMemo
 from racegate.device.virtual.storage import VirtualSnapshot, VirtualStorage, storage_of
-from racegate.history.edge import Edge
-from racegate.history.trace import Access, Trace
+from racegate.history.trace import Access
 from racegate_kernels.backend import EAGER, Backend
-from racegate_kernels.poison import poison_of
 
 QUERIED = -1  # in place of a content, which is never negative
+Run = Callable[[], None]
 
 
-class VirtualDevice:
+class VirtualDevice(IssuingDevice[Run]):
     """See racegate.device.protocol.Device.
 
     lanes, chooser, dropped: see PendingQueues
@@ -57,21 +57,16 @@ class VirtualDevice:
         is_audited: bool = False,
         memo: OpMemo | None = None,
     ) -> None:
-        self.lanes = lanes
-        self._queues = PendingQueues(lanes, recorder=recorder, chooser=chooser, dropped=dropped)
-        self.recorder = self._queues.recorder
+        queues = PendingQueues(lanes, recorder=recorder, chooser=chooser, dropped=dropped)
+        super().__init__(lanes, queues, queues)
         self._memo = memo
         self._launcher = Launcher(self.recorder, backend, is_audited=is_audited, memo=memo)
-        self._capturing: Graph | None = None
         self.storages: list[VirtualStorage] = []
         self.reads: list[tuple[int, int]] = []
         self.shown = 0
         self._freed: FreedStorages[VirtualStorage] = FreedStorages()
 
     # What the protocol's methods mean is said there.
-
-    def stream(self, lane: str) -> Stream:
-        return self._queues.stream(lane)
 
     def event(self, name: str) -> Event:
         return Event(name)
@@ -113,32 +108,12 @@ class VirtualDevice:
         self._issue(stream, f"free:{buffer.name}@{step}", step, whole, storage.poison)
         self._freed.give(buffer.lane, storage)
 
-    def free_host(self, buffer: HostBuffer) -> None:
-        buffer.write(np.full(buffer.shape, poison_of(buffer.storage.array.dtype)))
-        buffer.end()
+    def _fixed(self, constant: DeviceBuffer) -> np.ndarray:
+        return constant.storage.array
 
-    def launch(
-        self,
-        stream: Stream,
-        kernel: Kernel,
-        name: str,
-        *,
-        step: int,
-        uses: Sequence[Use],
-        constants: Sequence[DeviceBuffer] = (),
-        **scalars: object,
-    ) -> None:
-        fixed = [constant.storage.array for constant in constants]
-        launch = Launch(kernel, name, uses, fixed, scalars)
-        if self._capturing is not None:
-            self._capturing.add(stream.lane, launch)
-            return
-        full_name = f"kernel:{name}@{step}"
-
-        def run() -> None:
-            self._launcher.run(launch, full_name, step)
-
-        self._issue(stream, full_name, step, tuple(accesses_of(launch)), run)
+    def _launch(self, stream: Stream, launch: Launch, name: str, step: int) -> None:
+        run = partial(self._launcher.run, launch, name, step)
+        self._issue(stream, name, step, tuple(accesses_of(launch)), run)
 
     @contextmanager
     def capture(self, stream: Stream, name: str) -> Iterator[Graph]:
@@ -160,91 +135,26 @@ class VirtualDevice:
 
         self._issue(stream, full_name, step, union_of(accesses), run)
 
-    def upload(
-        self, stream: Stream, target: DeviceBuffer, source: HostBuffer, *, step: int, rows: int
-    ) -> None:
-        name = f"h2d:{target.name.removesuffix('_gpu')}@{step}"
-        self._copy(stream, name, target, source, step, rows)
+    def _range(self, target: Buffer, source: Buffer, first: int, end: int) -> Run:
+        return copy_range(target, source, first, end, self._memo)
 
-    def download(
-        self,
-        stream: Stream,
-        target: HostBuffer,
-        source: DeviceBuffer,
-        name: str,
-        *,
-        step: int,
-        rows: int,
-    ) -> None:
-        self._copy(stream, f"d2h:{name}@{step}", target, source, step, rows)
+    def _blocks(
+        self, target: Buffer, source: Buffer, into: tuple[int, ...], out_of: tuple[int, ...]
+    ) -> Run:
+        return copy_blocks(target, source, into, out_of, self._memo)
 
-    def _copy(
-        self, stream: Stream, name: str, target: Buffer, source: Buffer, step: int, rows: int
-    ) -> None:
-        for piece, first, end in self._queues.pieces(stream, name, rows):
-            work = copy_range(target, source, first, end, self._memo)
-            self._issue(stream, piece, step, *work)
-
-    def upload_blocks(
-        self,
-        stream: Stream,
-        target: DeviceBuffer,
-        source: HostBuffer,
-        name: str,
-        *,
-        step: int,
-        blocks: Sequence[int],
-    ) -> None:
-        work = scatter_blocks(target, source, blocks, self._memo)
-        self._issue(stream, f"h2d:{name}@{step}", step, *work)
-
-    def download_blocks(
-        self,
-        stream: Stream,
-        target: HostBuffer,
-        source: DeviceBuffer,
-        name: str,
-        *,
-        step: int,
-        blocks: Sequence[int],
-    ) -> None:
-        work = gather_blocks(target, source, blocks, self._memo)
-        self._issue(stream, f"d2h:{name}@{step}", step, *work)
-
-    def _issue(
-        self,
-        stream: Stream,
-        name: str,
-        step: int,
-        accesses: tuple[Access, ...],
-        run: Callable[[], None],
-    ) -> None:
-        """Runs at once, or when its turn has come."""
-        assert self._capturing is None, f"{name} cannot be captured: only launches can"
-        self.recorder.issue(stream.index, name, step, accesses)
+    def _put(self, stream: Stream, name: str, accesses: tuple[Access, ...], work: Run) -> None:
         queues = self._queues
         if queues.stepped is not None:
-            stream.queue.append(Op(name, run, None, step=queues.stepped.as_step(stream)))
+            stream.queue.append(Op(name, work, None, step=queues.stepped.as_step(stream)))
             return
         ticket = queues.chooser.ticket(stream.lane, name)
         if stream.queue or ticket is not None:
-            stream.queue.append(Op(name, run, ticket))
+            stream.queue.append(Op(name, work, ticket))
             return
-        run()
+        work()
         if queues.chooser.has_holds and queues.chooser.reach(name):
             queues.progress()
-
-    def record(self, stream: Stream, event: Event) -> None:
-        self._queues.record(stream, event)
-
-    def wait_stream(self, stream: Stream, event: Event, edge: Edge, *, step: int) -> None:
-        self._queues.wait_stream(stream, event, edge, step=step)
-
-    def wait_host(self, event: Event, edge: Edge, *, step: int) -> None:
-        self._queues.wait_host(event, edge, step=step)
-
-    def wait_flag(self, stream: Stream, flag: Flag) -> None:
-        self._queues.wait_flag(stream, flag)
 
     def query(self, event: Event, *, step: int) -> bool:
         version = event.latest
@@ -254,12 +164,6 @@ class VirtualDevice:
         self.recorder.query(version)
         self.reads.append((QUERIED, int(version.is_done)))
         return version.is_done
-
-    def mark(self, alias: str, *, step: int) -> None:
-        self._queues.mark(alias, step=step)
-
-    def action(self, name: str, *, step: int) -> AbstractContextManager[None]:
-        return self._queues.action(name, step=step)
 
     def snapshot(
         self, stream: Stream, parts: Sequence[tuple[DeviceBuffer, Rows]]
@@ -293,14 +197,3 @@ class VirtualDevice:
     def has_pending(self) -> bool:
         """Whether anything was issued that has not happened."""
         return self._queues.has_pending
-
-    def pending(self) -> tuple[str, ...]:
-        """Names of the operations that were issued and have not run."""
-        return self._queues.pending()
-
-    def finish(self) -> Trace:
-        return self._queues.finish()
-
-    def trace(self) -> Trace:
-        """What has been recorded so far."""
-        return self._queues.trace()

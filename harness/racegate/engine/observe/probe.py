@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
@@ -49,65 +48,29 @@ class Preparation:
     targets: np.ndarray
 
 
-class Probe(Protocol):
-    """Called by the engine at the step boundaries."""
+class Probe:
+    """Called by the engine at the step boundaries. This one observes nothing: the bare engine."""
 
     def attach(self, memory: ProbedMemory) -> None:
         """Once, before the first step."""
-        ...
 
     def scheduled(self, plan: StepPlan, scheduler: Scheduler, *, in_flight: int) -> None:
         """A step is planned. in_flight: frames, this one included."""
-        ...
 
     def prepared(self, view: StepView, preparation: Preparation) -> None:
         """Its inputs are staged."""
-        ...
 
     def zeroed(self, view: StepView) -> None:
         """Its new blocks are zeroed; only if the engine does that."""
-        ...
 
     def inputs(self, view: StepView) -> None:
         """The forward pass comes next."""
-        ...
 
     def forwarded(self, view: StepView) -> None:
         """The forward pass is issued."""
-        ...
 
     def sampled(self, view: StepView, outputs: StepOutputs, sampled: DeviceBuffer) -> None:
         """Verification and drafter are issued. sampled: [R, 1 + K] int32"""
-        ...
 
     def processed(self, plan: StepPlan, scheduler: Scheduler) -> None:
         """The scheduler has taken a step's output."""
-        ...
-
-
-class NullProbe:
-    """Observes nothing: the bare engine."""
-
-    def attach(self, memory: ProbedMemory) -> None:
-        """It looks at nothing."""
-
-    def scheduled(self, plan: StepPlan, scheduler: Scheduler, *, in_flight: int) -> None:
-        """Nothing is noted."""
-
-    def prepared(self, view: StepView, preparation: Preparation) -> None:
-        """Nothing is noted."""
-
-    def zeroed(self, view: StepView) -> None:
-        """Nothing is noted."""
-
-    def inputs(self, view: StepView) -> None:
-        """Nothing is noted."""
-
-    def forwarded(self, view: StepView) -> None:
-        """Nothing is noted."""
-
-    def sampled(self, view: StepView, outputs: StepOutputs, sampled: DeviceBuffer) -> None:
-        """Nothing is noted. sampled: [R, 1 + K] int32"""
-
-    def processed(self, plan: StepPlan, scheduler: Scheduler) -> None:
-        """Nothing is noted."""

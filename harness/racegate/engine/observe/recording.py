@@ -19,7 +19,7 @@ from racegate.engine.observe.details import (
     processed_detail,
     scheduled_detail,
 )
-from racegate.engine.observe.probe import Preparation, ProbedMemory
+from racegate.engine.observe.probe import Preparation, Probe, ProbedMemory
 from racegate.engine.observe.probe_blocks import (
     BlockRows,
     FreshTaken,
@@ -64,7 +64,7 @@ class _Taken:
     sampled: dict[str, np.ndarray] = field(default_factory=dict)
 
 
-class RecordingProbe:
+class RecordingProbe(Probe):
     """Collects observations in the order of the engine's boundaries."""
 
     def __init__(self, scenario: OwnScenario, device: Device, stream: Stream) -> None:

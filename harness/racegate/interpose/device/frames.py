@@ -31,6 +31,8 @@ _CHILD = _OURS + "child.py"
 COMPILED = cache_folder() / "inductor"  # what torch.compile writes and runs
 _COMPILED = os.path.join(COMPILED, "")
 _LIBRARIES = (*_folders("torch", "numpy", "triton"), _COMPILED)
+# Lies between two calls of ours where an operator asks its next kernel.
+_BETWEEN = tuple(folder + "_ops.py" for folder in _folders("torch"))
 _RUNNERS = _folders("_pytest", "pluggy")
 
 
@@ -47,11 +49,14 @@ class OwnDepth(threading.local):
 
 
 class _File(Enum):
-    """Whose code a file holds. BELOW: what runs the program; no frame of it follows."""
+    """Whose code a file holds. BELOW: what runs the program; no frame of it follows. LIBRARY: of
+    torch and what it computes with.
+    """
 
     OTHER = 0
     PROGRAM = 1
     BELOW = 2
+    LIBRARY = 3
 
 
 def kind_of_code(code: CodeType) -> int:
@@ -69,11 +74,26 @@ def is_compiled_file(name: str) -> bool:
     return name.startswith(_COMPILED)
 
 
+def without_ours(files: list[str]) -> list[int]:
+    """Which frames of a stack a GPU's would have, by their files, innermost first: the program's,
+    torch's above it and what starts it.
+    """
+    inner = 0
+    for at, file in enumerate(files):
+        if file.startswith(_OURS):
+            inner = at + 1
+        elif file not in _BETWEEN:
+            break
+    return [at for at in range(inner, len(files)) if not files[at].startswith(_OURS)]
+
+
 def _kind_of_file(name: str) -> _File:
     if name == _CHILD:
         return _File.BELOW
-    if name.startswith(("<", _OURS, *_LIBRARIES)):
+    if name.startswith(("<", _OURS)):
         return _File.OTHER
+    if name.startswith(_LIBRARIES):
+        return _File.LIBRARY
     if name.startswith(_RUNNERS):
         return _File.BELOW
     is_standard = name.startswith(_STANDARD) and "site-packages" not in name[len(_STANDARD) :]

@@ -48,6 +48,7 @@ class CallKind(IntEnum):
     UNMODELLED = 10
     BAD_DEVICE = 11
     ISSUED = 12
+    GRAPH_NODES = 13
 
 
 class LogEntry(NamedTuple):
@@ -211,6 +212,10 @@ class Library:
     def limit_memory(self, nbytes: int) -> None:
         """How much memory the virtual device has."""
         self._library.vg_limit_memory(ctypes.c_uint64(nbytes))
+
+    def set_gpu(self, name: str, numbers: tuple[int, ...]) -> None:
+        """What the virtual device says of itself. Its memory is that of `limit_memory`."""
+        self._library.vg_set_gpu(name.encode(), (ctypes.c_int * len(numbers))(*numbers))
 
     def hush(self) -> None:
         """No call asks Python any more: the interpreter ends."""

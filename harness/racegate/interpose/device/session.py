@@ -20,11 +20,11 @@ from racegate.interpose.device.host_threads import HeldThreads, HostThreads
 from racegate.interpose.device.listener import Listener, Runtime
 from racegate.interpose.device.queue import Queue, Work, WorkQueue
 from racegate.interpose.device.spans import AllocationSites, Place, Spans
-from racegate.interpose.device.touches import OTHER_THREADS, RefuseWrite, TouchWatch
+from racegate.interpose.device.touches import OTHER_THREADS, QUERIES, RefuseWrite, TouchWatch
 from racegate.interpose.native.library import new_walk
-from racegate.order.clocks import Clock, covers
+from racegate.order.clocks import Clock, OpenRecords, covers
 from racegate.order.ranges import Ranges
-from racegate.order.recorder import Conflict, Recorder, Stack, Version
+from racegate.order.recorder import Conflict, Recorder, Stack
 
 
 class Session:
@@ -35,6 +35,7 @@ class Session:
     not_seen: what was asked and could not be followed exactly, by kind, for the verdict
     parts: labels of a graph's operations, by the label of its replay
     drain: takes in what was logged, if anything was: always before anything else is judged
+    within: the frames of torch inside the innermost of a stack that `stack` gave
     off_record: inside, what a thread does is a compiler's: no operation of the program, no wait
     """
 
@@ -72,8 +73,8 @@ class Session:
         self._own = OwnDepth()
         self.off_record = OwnDepth()
         self._streams: dict[int, int] = {}
-        self._unsettled: dict[int, tuple[int, Version]] = {}
-        self._walk = new_walk(kind_of_code)
+        self._unsettled = OpenRecords()
+        self._walk, self.within = new_walk(kind_of_code)
         self._main = threading.get_ident()
         default = self.recorder.add_stream("the default stream", is_legacy=True)
         self._streams.update({0: default, 1: default})
@@ -317,7 +318,7 @@ class Session:
         thread = self.thread_lane()
         if covers(self.recorder.lanes.clock(thread), clock):
             return True
-        self.not_seen["completion queries that no edge settles (the other answer is a branch)"] += 1
+        self.not_seen[QUERIES] += 1
         asked = (event, tuple(clock))
         self._polls[asked] += 1
         if self._polls[asked] <= max(self.polls_max, self.queue.is_asleep(clock)):
@@ -333,10 +334,8 @@ class Session:
         if self.spans.pinned:
             self.touches.arrive(known)
         self.queue.force(clock)
-        for event, (number, version) in list(self._unsettled.items()):
-            if covers(known, version.clock):
-                self._settle(event, number)
-                del self._unsettled[event]
+        for event, number in self._unsettled.take_covered(known):
+            self._settle(event, number)
 
     def host_learns(self, value: object) -> None:
         """The host has waited for a value of the device, or for a size that follows from one."""
@@ -347,8 +346,9 @@ class Session:
 
     def event_recorded(self, event: int, stream: int, number: int, thread: int) -> None:
         lane = self.stream_lane(stream)
-        version = self.recorder.record(event, self.thread_lane(thread), lane, self.stack())
-        self._unsettled[event] = (number, version)
+        acting = self.thread_lane(thread)
+        version = self.recorder.record(event, acting, lane, self.stack())
+        self._unsettled.add(event, number, version.clock, by=(acting, lane))
 
     def found_complete(self, event: int, thread: int) -> None:
         """An allocator was told that an event is complete."""
@@ -358,7 +358,7 @@ class Session:
 
     def event_destroyed(self, event: int) -> None:
         self.recorder.forget(event)
-        self._unsettled.pop(event, None)
+        self._unsettled.forget(event)
 
     def stream_waits(self, stream: int, event: int, thread: int) -> None:
         lane = self.stream_lane(stream)

@@ -114,6 +114,9 @@ class Spans:
         return Place.PAGEABLE if span is None else span.place
 
 
+_EARLIER_MAX = 3  # owners of a block that are remembered
+
+
 class AllocationSites:
     """Which allocation holds an address: where the program asked for it, and when.
 
@@ -124,6 +127,7 @@ class AllocationSites:
         self._lock = _thread.allocate_lock()  # not one of the program's
         self._bases: list[int] = []
         self._sites: dict[int, tuple[int, int, Stack]] = {}
+        self._earlier: dict[int, tuple[tuple[int, int, Stack], ...]] = {}
 
     def add(self, base: int, size: int, index: int, stack: Stack) -> None:
         """A tensor's memory begins to be its own. index: of the event that came before."""
@@ -133,6 +137,7 @@ class AllocationSites:
     def _add(self, base: int, end: int, index: int, stack: Stack) -> None:
         known = self._sites.get(base)
         if known is not None and known[0] == end:  # a block of the same size, as in every loop
+            self._end(base)
             self._sites[base] = (end, index, stack)
             return
         at = bisect_right(self._bases, base)
@@ -140,10 +145,27 @@ class AllocationSites:
             at -= 1
         stop = at
         while stop < len(self._bases) and self._bases[stop] < end:
+            self._end(self._bases[stop])
             del self._sites[self._bases[stop]]
             stop += 1
         self._bases[at:stop] = [base]
         self._sites[base] = (end, index, stack)
+
+    def _end(self, base: int) -> None:
+        self._earlier[base] = (self._sites[base], *self._earlier.get(base, ())[: _EARLIER_MAX - 1])
+
+    def earlier(self, address: int, index: int) -> Stack:
+        """Where the memory was asked for that held the address at an event and is freed by now,
+        empty if that is not known any more. index: of the event
+        """
+        with self._lock:
+            sites = [
+                site
+                for base, ended in self._earlier.items()
+                for site in ended
+                if base <= address < site[0] and site[1] <= index
+            ]
+        return max(sites, key=lambda site: site[1])[2] if sites else ()
 
     def find(self, address: int) -> tuple[int, int, Stack] | None:
         """(base, index, stack) of the owner of the address."""

@@ -1,13 +1,15 @@
 /* The program's frames of a Python stack: device/frames.py says which those are. A place and a stack of places are made
-   once, and the same tuple is handed out whenever the program stands there again. */
+   once, and the same tuple is handed out whenever the program stands there again, with the same frames of libraries
+   inside. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 #include "python_api.h"
 
-enum kind { OTHER, PROGRAM, BELOW }; /* whose code it is; BELOW: what runs the program, no frame of it follows */
-enum { FRAMES_MAX = 8 };
+/* Whose code it is. BELOW: what runs the program, no frame of it follows; LIBRARY: what the program calls for CUDA. */
+enum kind { OTHER, PROGRAM, BELOW, LIBRARY };
+enum { FRAMES_MAX = 8, WITHIN_MAX = 4 }; /* of the program; of a library, inside its innermost */
 struct place { int at; PyObject *frame; };
 struct code { PyObject *code; enum kind kind; int is_module; struct place *places; size_t count, room; };
 /* A stack of places, by the one without its outermost: stack 0 has none. */
@@ -123,15 +125,20 @@ static size_t longer(struct frames *frames, size_t inner, PyObject *frame) {
     frames->stacks[frames->stack_count] = (struct stack){.inner = inner, .frame = frame};
     return *slot = frames->stack_count++;
 }
-/* Innermost first. */
+/* The outermost frames of a stack, innermost first. */
+static PyObject *outermost(const struct frames *frames, size_t stack, ssize_t count) {
+    PyObject *tuple = PyTuple_New(count);
+    if (!tuple) return NULL;
+    for (size_t at = stack; count--; at = frames->stacks[at].inner) {
+        Py_IncRef(frames->stacks[at].frame);
+        PyTuple_SetItem(tuple, count, frames->stacks[at].frame);
+    }
+    return tuple;
+}
 static PyObject *tuple_of(struct frames *frames, size_t stack, ssize_t count) {
     if (!frames->stacks[stack].tuple) {
-        PyObject *tuple = PyTuple_New(count);
+        PyObject *tuple = outermost(frames, stack, count);
         if (!tuple) return NULL;
-        for (size_t at = stack; count--; at = frames->stacks[at].inner) {
-            Py_IncRef(frames->stacks[at].frame);
-            PyTuple_SetItem(tuple, count, frames->stacks[at].frame);
-        }
         frames->stacks[stack].tuple = tuple;
     }
     Py_IncRef(frames->stacks[stack].tuple);
@@ -145,6 +152,7 @@ static PyObject *walk(PyObject *self, PyObject *const *args, ssize_t arg_count) 
     PyObject *frame = args[0] == &_Py_NoneStruct ? PyEval_GetFrame() : args[0];
     size_t stack = 0;
     ssize_t count = 0;
+    int within = 0;
     if (frame) Py_IncRef(frame);
     while (frame) {
         PyObject *object = PyFrame_GetCode(frame);
@@ -153,6 +161,9 @@ static PyObject *walk(PyObject *self, PyObject *const *args, ssize_t arg_count) 
         if (!is_last && code->kind == PROGRAM) {
             stack = longer(frames, stack, place_of(code, frame));
             is_last = ++count == FRAMES_MAX || is_main(code, frame);
+        } else if (!is_last && code->kind == LIBRARY && !count && within < WITHIN_MAX) {
+            stack = longer(frames, stack, place_of(code, frame));
+            within++;
         }
         PyObject *back = is_last ? NULL : PyFrame_GetBack(frame);
         Py_DecRef(object);
@@ -162,6 +173,20 @@ static PyObject *walk(PyObject *self, PyObject *const *args, ssize_t arg_count) 
     return PyErr_Occurred() ? NULL : tuple_of(frames, stack, count);
 }
 static struct method WALK = {"walk", walk, FAST, NULL};
+
+/* within(a tuple that walk gave): the library's frames inside it, innermost first */
+static PyObject *within(PyObject *self, PyObject *const *args, ssize_t arg_count) {
+    if (arg_count != 1) { PyErr_SetString(PyExc_TypeError, "within takes 1 argument"); return NULL; }
+    struct frames *frames = PyCapsule_GetPointer(self, NAME);
+    ssize_t count = PyTuple_Size(args[0]), depth = 0;
+    if (count < 0) return NULL;
+    size_t stack = count ? frames->stack_count - 1 : 0;
+    while (stack && frames->stacks[stack].tuple != args[0]) stack--;
+    while (stack && count--) stack = frames->stacks[stack].inner;
+    for (size_t at = stack; at; at = frames->stacks[at].inner) depth++;
+    return outermost(frames, stack, depth);
+}
+static struct method WITHIN = {"within", within, FAST, NULL};
 
 static void destroy(PyObject *capsule) {
     struct frames *frames = PyCapsule_GetPointer(capsule, NAME);
@@ -181,7 +206,7 @@ static void destroy(PyObject *capsule) {
     free(frames->slots);
     free(frames);
 }
-/* The function that walks, for one who says of each code object what kind it is. */
+/* The functions that walk and look within, for one who says of each code object what kind it is. */
 PyObject *racegate_frames(PyObject *learn) {
     struct frames *frames = cleared(1, sizeof *frames);
     frames->stack_count = 1;
@@ -190,7 +215,11 @@ PyObject *racegate_frames(PyObject *learn) {
     frames->learn = learn;
     PyObject *self = PyCapsule_New(frames, NAME, destroy);
     if (!self) return NULL;
-    PyObject *function = PyCFunction_NewEx(&WALK, self, NULL);
+    PyObject *functions = PyTuple_New(2);
+    if (functions) {
+        PyTuple_SetItem(functions, 0, PyCFunction_NewEx(&WALK, self, NULL));
+        PyTuple_SetItem(functions, 1, PyCFunction_NewEx(&WITHIN, self, NULL));
+    }
     Py_DecRef(self);
-    return function;
+    return functions;
 }

@@ -20,9 +20,18 @@ HERE = Path(__file__).parent
 LIBRARY = "libracegate_operators.so"
 
 
-def new_walk(learn: Callable[[CodeType], int]) -> Callable[[FrameType | None], Stack]:
-    """What walks from a frame (None: the caller's) outwards. learn: the kind of a code object."""
-    return cast("Callable[[FrameType | None], Stack]", _library().racegate_frames(learn))
+class StackCalls(NamedTuple):
+    """walk: from a frame (None: the caller's) outwards, the program's frames; within: of a stack
+    that it gave, the frames of libraries inside the innermost of these
+    """
+
+    walk: Callable[[FrameType | None], Stack]
+    within: Callable[[Stack], Stack]
+
+
+def new_walk(learn: Callable[[CodeType], int]) -> StackCalls:
+    """What walks stacks. learn: the kind of a code object."""
+    return StackCalls(*_library().racegate_frames(learn))
 
 
 class Operators(NamedTuple):

@@ -1,15 +1,22 @@
-"""Something to do when the program imports a module: nothing is imported on its behalf."""
+"""Something to do when the program imports a module: nothing is imported on its behalf but torch,
+and what would have been read at that import is read later.
+"""
 
 from __future__ import annotations
 
 import importlib.machinery
+import os
 import sys
 from collections.abc import Callable, Sequence
 from importlib.abc import MetaPathFinder
 from types import ModuleType
 from typing import Any
 
+import torch
+
 Then = Callable[[ModuleType], None]
+_ALLOCATOR = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
+_OTHER_BACKEND = "backend:cudaMallocAsync"
 
 
 class AfterImport(MetaPathFinder):
@@ -42,3 +49,25 @@ class AfterImport(MetaPathFinder):
 
         loader.exec_module = exec_module
         return spec
+
+
+def track_allocator_settings(refuse: Callable[[str], None]) -> None:
+    """Settings that the program puts into its environment are handed to torch, which reads them
+    when it is imported, and was imported before. refuse: called with what is not modelled, must not
+    return
+    """
+
+    def seen(event: str, args: tuple[Any, ...]) -> None:
+        if event == "os.putenv" and (name := os.fsdecode(args[0])) in _ALLOCATOR:
+            _apply_setting(name, os.fsdecode(args[1]), refuse)
+
+    sys.addaudithook(seen)
+
+
+def _apply_setting(name: str, value: str, refuse: Callable[[str], None]) -> None:
+    if _OTHER_BACKEND in value.replace(" ", ""):
+        refuse(f"{_OTHER_BACKEND}, which the program sets by {name}")
+    apply: Any = getattr(torch._C, "_accelerator_setAllocatorSettings", None)
+    if apply is None:  # torch before 2.9
+        apply = torch._C._cuda_cudaCachingAllocator_set_allocator_settings
+    apply(value)

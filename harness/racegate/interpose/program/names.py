@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from types import FrameType, ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -21,14 +21,18 @@ _LOOKED_AT_MAX = 4000
 _ITEMS_MAX = 64
 
 
-def buffer_name(session: Session, address: int) -> str:
-    """The expression that holds the address now, else where its memory was asked for."""
-    for frame in _frames(session, is_program_file):
-        if found := _search(frame, address):
-            return f"{found} ({frame.f_code.co_qualname})"
-    for frame in _frames(session, is_compiled_file):
-        if found := _search(frame, address):
-            return f"{found} (of a compiled region)"
+def buffer_name(session: Session, address: int, end: int) -> str:
+    """The expression that holds the bytes from an address to an end now, with the rows that these
+    are of, else where the memory was asked for.
+    """
+    for is_wanted in (is_program_file, is_compiled_file):
+        for frame in _frames(session, is_wanted):
+            found = _search(frame, address)
+            if found is not None:
+                rows = rows_of(found.value, address, end)
+                function = frame.f_code.co_qualname
+                where = function if is_wanted is is_program_file else "of a compiled region"
+                return f"{found.name}{rows} ({where})"
     site = session.allocation_sites.find(address)
     if site is not None and site[2]:
         return f"memory asked for at {place_name(site[2])}"
@@ -47,7 +51,28 @@ def _frames(session: Session, is_wanted: Callable[[str], bool]) -> Iterator[Fram
             frame = frame.f_back
 
 
-def _search(frame: FrameType, address: int) -> str:
+class _Named(NamedTuple):
+    name: str
+    value: Any
+
+
+def rows_of(value: Any, address: int, end: int) -> str:
+    """Which part of the first dimension of a tensor these bytes lie in, as an index; empty if that
+    is all of it, or not known.
+    """
+    if not isinstance(value, torch.Tensor) or not value.dim() or not value.is_contiguous():
+        return ""
+    row_nbytes = value.stride(0) * value.element_size()
+    first, past = address - value.data_ptr(), end - value.data_ptr()
+    if first < 0 or past > value.nbytes or not row_nbytes:
+        return ""
+    low, high = first // row_nbytes, (past - 1) // row_nbytes + 1
+    if high - low == len(value):
+        return ""
+    return f"[{low}]" if high == low + 1 else f"[{low}:{high}]"
+
+
+def _search(frame: FrameType, address: int) -> _Named | None:
     """Breadth first, so that the shortest expression wins."""
     scope = dict(frame.f_locals)
     queue: list[tuple[str, Any, int]] = [(name, value, 0) for name, value in scope.items()]
@@ -61,10 +86,10 @@ def _search(frame: FrameType, address: int) -> str:
         # Objects of the program answer as they like: a dead weak reference raises at any question.
         with suppress(Exception):
             if _holds(value, address):
-                return name
+                return _Named(name, value)
             if depth < _DEPTH_MAX:
                 queue.extend((child, item, depth + 1) for child, item in _children(name, value))
-    return ""
+    return None
 
 
 def _holds(value: Any, address: int) -> bool:

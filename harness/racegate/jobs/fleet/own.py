@@ -14,7 +14,6 @@ from racegate.check.selfcheck import CANARIES, SelfCheck, canary_scenario
 from racegate.history.exit_code import ExitCode
 from racegate.history.finding import Verdict, failure_in
 from racegate.history.outcome import RunResult
-from racegate.history.stats import Stats
 from racegate.history.witness import EngineSubject, Witness, recorded_finding, versions
 from racegate.jobs.fleet.process import run_commands
 from racegate.jobs.fleet.targets import DeviceTarget, OwnTarget, TargetDevice
@@ -97,15 +96,7 @@ def _refused(target: OwnTarget, name: str, why: str) -> RunResult:
     return RunResult(
         scenario=name,
         device=target.title,
-        config={},
-        fault=None,
-        schedule=(),
         verdict=Verdict.INCONCLUSIVE,
-        findings=(),
-        stats=Stats(),
-        holds=(),
-        unmet=(),
-        warnings=(),
         refused=why,
     )
 

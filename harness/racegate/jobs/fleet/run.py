@@ -28,7 +28,7 @@ from racegate.jobs.fleet.worker import (
     Offers,
     ScenarioBatch,
 )
-from racegate.jobs.fuzz import Bounds
+from racegate.jobs.fuzz import END_WITHIN_S, LOSSES_MAX, SAVE_EVERY_S, Bounds
 from racegate.jobs.generated import Report
 from racegate.jobs.pools.choice import HERE, WorkerPlace, pool_of
 from racegate.jobs.pools.pool import (
@@ -46,9 +46,6 @@ from racegate.jobs.stores.records import CampaignState
 from racegate.scenario.untrusted.files import write_whole
 from racegate.scenario.writing import toml_of
 
-SAVE_EVERY_S = 2.0
-END_WITHIN_S = 120.0
-LOSSES_MAX = 2
 START_S = 300.0
 # Scenarios without an answer, one after the other, behind which a target is given up.
 UNANSWERED_MAX = 3

@@ -21,7 +21,7 @@ from racegate.device.cuda.driver import CudaDriver
 from racegate.device.cuda.pacing import Pace, Pacing
 from racegate.device.recorder import NullRecorder, Recorder
 from racegate.engine.engine import AsyncEngine
-from racegate.engine.observe.probe import NullProbe
+from racegate.engine.observe.probe import Probe
 from racegate.engine.state.lanes import lanes_of
 from racegate.measure.bench.intervals import Idle, idle_of
 from racegate.measure.bench.loads import (
@@ -143,7 +143,7 @@ class EngineBench:
                 scenario,
                 device,
                 truth=any_truth(scenario),
-                probe=NullProbe(),
+                probe=Probe(),
                 weights=self._weights_of(load),
             )
             steady = SteadyEngine(engine, self._cuda, self._now)

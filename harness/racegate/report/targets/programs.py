@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from racegate.history.finding import FindingKind, Race
+from racegate.history.finding import FindingKind, Race, by_cause
 from racegate.history.outcome import Checked, CheckedCase, Failing
 from racegate.scenario.untrusted.text import many
 from racegate.targets.program.judge import (
@@ -14,6 +14,7 @@ from racegate.targets.program.judge import (
     unjudged,
 )
 from racegate.targets.program.words import (
+    cause_lines,
     closing,
     difference,
     finding_lines,
@@ -32,11 +33,12 @@ def render(verdicts: ProgramVerdict, command: str) -> str:
     judged = {one.race.signature: one for one in verdicts.judged}
     reasons = {s.signature: s.reason for s in verdicts.suppressed}
     lines: list[str] = []
-    for index, finding in enumerate(outcome.findings, 1):
+    for finding in outcome.findings:
         if finding.signature in reasons:
             lines += _suppressed(finding, reasons[finding.signature])
-        else:
-            lines += finding_lines(index, finding, judged.get(finding.signature), command)
+    standing = by_cause(tuple(race for race in outcome.findings if race.signature not in reasons))
+    for index, findings in enumerate(standing, 1):
+        lines += cause_lines(index, findings, judged, command)
     if verdicts.polls_matter:
         lines += _polls(verdicts)
     if verdicts.changes:
@@ -58,10 +60,10 @@ def render(verdicts: ProgramVerdict, command: str) -> str:
     return "\n".join([*lines, closing(verdicts)])
 
 
-def checked_program(verdicts: ProgramVerdict, command: str) -> Checked:
+def checked_program(verdicts: ProgramVerdict, command: str, code: int | None = None) -> Checked:
     """One case, for a CI service: what is wrong with the program, finding by finding.
 
-    command: as of `render`
+    command: as of `render`; code: what the job ends with, if not as the verdict says
     """
     judged = {one.race.signature: one for one in verdicts.judged}
     still_open = verdicts.open_findings
@@ -87,7 +89,11 @@ def checked_program(verdicts: ProgramVerdict, command: str) -> Checked:
     case = CheckedCase(
         group="programs", name=command, said=closing(verdicts), failing=tuple(failing)
     )
-    return Checked(cases=(case,), exit_code=verdicts.exit_code, has_baseline=bool(known))
+    return Checked(
+        cases=(case,),
+        exit_code=verdicts.exit_code if code is None else code,
+        has_baseline=bool(known),
+    )
 
 
 def _failing(finding: Race, judged: ProgramRace | None, command: str, *, is_known: bool) -> Failing:

@@ -4,9 +4,11 @@ shows it and the edge that is missing. What else the program did is not in a fin
 
 from __future__ import annotations
 
+from itertools import chain
+
 import msgspec
 
-from racegate.history.finding import Race, Side, Verdict
+from racegate.history.finding import Race, Side, Verdict, by_cause
 from racegate.history.schedule import Holds
 from racegate.history.trace import HOST
 from racegate.report.cause.pair import Relation
@@ -23,7 +25,7 @@ def program_page(verdicts: ProgramVerdict, command: str) -> str:
     """All findings of a program, as HTML. command: the script with its arguments"""
     judged = {one.race.signature: one for one in verdicts.judged}
     shown = []
-    for race in verdicts.races:
+    for race in chain.from_iterable(by_cause(verdicts.races)):
         one = judged.get(race.signature)
         landing = None if one is None else one.landing
         seen = [] if landing is None else difference_in(landing)
@@ -48,7 +50,7 @@ def pictured_conflict(
         Fact(term=f"{side.lane} {'writes' if side.is_write else 'reads'}", text=_stack(side))
         for side in (finding.first, finding.second)
     ]
-    facts.append(Fact(term="edge", text=finding.edge))
+    facts.append(Fact(term="edge", text=finding.cause or finding.edge))
     facts += [Fact(term="hold", text=hold.text(), is_code=True) for hold in holds]
     facts += [Fact(term="again", text=replay, is_code=True)] if replay else []
     return PicturedFinding(
@@ -62,7 +64,7 @@ def pictured_conflict(
 
 
 def _stack(side: Side) -> str:
-    frames = [f"{file}:{line} in {function}" for file, line, function in side.stack[:_FRAMES_MAX]]
+    frames = [f"{file}:{line} in {function}" for file, line, function in side.frames[:_FRAMES_MAX]]
     return " from ".join(frames) or "at an unknown place"
 
 

@@ -8,28 +8,20 @@ from functools import cached_property
 
 import msgspec
 
-from racegate.history.finding import Verdict, with_hazards
+from racegate.history.finding import Finding
 from racegate.history.outcome import RunResult
 from racegate.history.run import Run
-from racegate.history.schedule import EAGER, Schedule
+from racegate.history.schedule import Holds, Schedule
 from racegate.history.stats import Stats, make_stats, unmet_expectations
 from racegate.history.trace import HostAccess, OpRecord
-from racegate.history.verdict import (
-    NOTHING_TRIED,
-    Facts,
-    Tried,
-    facts_of,
-    tried_by_hand,
-    unrealised,
-    verdict_of,
-)
-from racegate.interpose.outcome import Plan
+from racegate.history.verdict import Facts, facts_of, unrealised
+from racegate.interpose.outcome import Ending, Plan
 from racegate.oracles.findings import from_conflicts
 from racegate.oracles.ordering import has_unordered_query
 from racegate.scenario.spec import OwnScenario, settings_of
 from racegate.targets.adapters.client import Adapter
 from racegate.targets.adapters.errors import EngineLostError
-from racegate.targets.adapters.landings import Points, points_of
+from racegate.targets.adapters.landings import points_of
 from racegate.targets.adapters.target import AdaptedTarget, AdapterOutcome, PlainTokens
 from racegate.targets.adapters.wire import (
     HelloAnswer,
@@ -38,8 +30,8 @@ from racegate.targets.adapters.wire import (
     RefusedAnswer,
     plant_text,
 )
-from racegate.targets.common.landings import number_of
-from racegate.targets.common.search import search
+from racegate.targets.common.search import LandingSearch, search
+from racegate.targets.common.verdict import TargetVerdict, result_from, tried_under
 
 LANDINGS_MAX = 64
 
@@ -70,6 +62,27 @@ class AdapterCommand(msgspec.Struct, frozen=True, kw_only=True):
         return " ".join([*parts, *([self.after] if self.after else [])])
 
 
+class AdapterVerdict(TargetVerdict[AdapterOutcome], frozen=True, kw_only=True):
+    """What is said of one scenario on an engine behind an adapter.
+
+    findings: what races in the run whose conflicts count, and what is wrong in the one shown
+    is_compared: the engine observes something that runs are compared by
+    """
+
+    findings: tuple[Finding, ...] = ()
+    is_compared: bool
+
+    @property
+    def facts(self) -> Facts:
+        """What the table of verdicts is asked about."""
+        return facts_of(self.findings, self.unmet, self.tried, is_compared=self.is_compared)
+
+    @property
+    def is_lost(self) -> bool:
+        """Never: an engine that is gone is started again for the next run, and `unmet` says so."""
+        return False
+
+
 class AdapterJudge:
     """One scenario on one foreign engine. landings_max: schedules besides the eager one
 
@@ -98,16 +111,14 @@ class AdapterJudge:
         if missing := self._cannot_express() or target.eager.refused:
             return self._refused(missing, plant)
         eager = target.eager
-        points = points_of(eager.conflicts, self._hello)
         if eager.wrong or not eager.conflicts or eager.history.stopped is not None:
-            return self._judged(eager, EAGER, eager, plant, points=points)
+            return self._judged(eager, eager, plant)
+        points = points_of(eager.conflicts, self._hello)
         found = search(target, eager, points, runs_max=self._landings_max)
-        shown, schedule = eager, EAGER
-        if found.harms:
-            shown, schedule = found.harms[0].what, Schedule(holds=found.harms[0].holds)
-        return self._judged(
-            shown, schedule, eager, plant, points=points, missing=found.limits, tried=found.tried
-        )
+        if not found.harms:
+            return self._judged(eager, eager, plant, search=found)
+        harm = found.harms[0]
+        return self._judged(eager, harm.what, plant, holds=harm.holds, search=found)
 
     def under(self, schedule: Schedule, *, plant: Plant | None = None) -> RunResult:
         """One run under given holds, compared with the eager one."""
@@ -117,8 +128,7 @@ class AdapterJudge:
         held = target.run(Plan(holds=schedule.holds))
         if held.refused:
             return self._refused(held.refused, plant)
-        tried = tried_by_hand(held.history.trace.holds if held.history.stopped is None else ())
-        return self._judged(held, schedule, held, plant, tried=tried)
+        return self._judged(held, held, plant, holds=schedule.holds)
 
     def _target(self, plant: Plant | None) -> AdaptedTarget:
         return AdaptedTarget(
@@ -144,41 +154,35 @@ class AdapterJudge:
 
     def _judged(
         self,
-        shown: AdapterOutcome,
-        schedule: Schedule,
         raced: AdapterOutcome,
+        shown: AdapterOutcome,
         plant: Plant | None,
         *,
-        points: Points | None = None,
-        missing: tuple[str, ...] = (),
-        tried: Tried = NOTHING_TRIED,
+        holds: Holds = (),
+        search: LandingSearch[AdapterOutcome] | None = None,
     ) -> RunResult:
-        """raced: the run whose conflicts count; missing: what was not tried of its landings"""
-        run, conflicts, wrong = shown.history, raced.conflicts, list(shown.wrong)
-        findings = from_conflicts(conflicts, run) + wrong
-        stats = make_stats(run, conflicts=len(conflicts))
+        """raced: the run whose conflicts count; holds: those of the run that is shown"""
+        run, command = shown.history, self._command.text(Schedule(holds=holds), plant)
+        stats = make_stats(run, conflicts=len(raced.conflicts))
         unmet = self._unmet(run, stats, plant)
         not_seen = self._not_seen()
-        if tried.number and not wrong:
-            not_seen += (_TORN,)
-        if conflicts and not wrong:
-            not_seen += missing or (() if points is None else points.missing)
-        is_compared = Offer.OBSERVATIONS in self._hello.offers
-        facts = facts_of(findings, unmet, tried, is_compared=is_compared)
-        command = self._command.text(schedule, plant)
-        if points is not None:
-            tried = msgspec.structs.replace(tried, known=number_of(points.points))
-        return msgspec.structs.replace(
-            self._result(schedule, plant, verdict_of(facts), unmet),
-            stats=msgspec.structs.replace(stats, schedules=1 + tried.number),
-            findings=with_hazards(
-                tuple(msgspec.structs.replace(f, replay=command) for f in findings)
-            ),
-            holds=run.trace.holds,
-            warnings=_idle_events(run),
-            tried=tried,
+        if not shown.wrong:
+            tried = tried_under(holds, shown) if search is None else search.tried
+            not_seen += (_TORN,) * bool(tried.number)
+            not_seen += () if search is None else search.limits
+        found = (*from_conflicts(raced.conflicts, run), *shown.wrong)
+        judged = AdapterVerdict(
+            base=raced,
+            shown=shown,
+            search=search,
+            holds=holds,
+            unmet=unmet,
             not_seen=tuple(text for text in dict.fromkeys(not_seen) if text not in unmet),
+            findings=tuple(msgspec.structs.replace(one, replay=command) for one in found),
+            is_compared=Offer.OBSERVATIONS in self._hello.offers,
         )
+        stats = msgspec.structs.replace(stats, schedules=judged.schedules)
+        return self._result(judged, plant, stats=stats, warnings=_idle_events(run))
 
     def _unmet(self, run: Run, stats: Stats, plant: Plant | None) -> tuple[str, ...]:
         if isinstance(run.stopped, EngineLostError):
@@ -204,27 +208,28 @@ class AdapterJudge:
         return (f"what the script sets of racegate's own engine: {names}; the engine obeys none",)
 
     def _refused(self, reason: str, plant: Plant | None) -> RunResult:
-        unmet = (f"the engine does not run this: {reason}",)
-        result = self._result(EAGER, plant, verdict_of(Facts(unmet=unmet)), unmet)
-        return msgspec.structs.replace(result, refused=reason)
+        nothing = AdapterOutcome(ending=Ending.NOT_MODELLED)
+        judged = AdapterVerdict(
+            base=nothing,
+            shown=nothing,
+            unmet=(f"the engine does not run this: {reason}",),
+            not_seen=self._not_seen(),
+            refused=reason,
+            is_compared=False,
+        )
+        return self._result(judged, plant)
 
-    def _result(
-        self, schedule: Schedule, plant: Plant | None, verdict: Verdict, unmet: tuple[str, ...]
-    ) -> RunResult:
-        return RunResult(
+    def _result(self, judged: AdapterVerdict, plant: Plant | None, **more: object) -> RunResult:
+        return result_from(
+            judged,
+            RunResult,
+            judged.findings,
+            device=self._device,
             scenario=self._scenario.name,
             target=f"{self._hello.engine} {self._hello.version}",
-            device=self._device,
             config={"engine": _config(self._hello)},
             fault=None if plant is None else plant_text(plant),
-            schedule=schedule.texts(),
-            verdict=verdict,
-            findings=(),
-            stats=Stats(),
-            holds=(),
-            unmet=unmet,
-            warnings=(),
-            not_seen=self._not_seen(),
+            **more,
         )
 
 

@@ -63,6 +63,13 @@ class Environment:
         link = _site_packages(self.folder) / _TORCH
         return not link.exists() or Path(link.read_text().strip()).exists()
 
+    @property
+    def torch_version(self) -> str:
+        """Of the torch that it is on. Raises BadInput if there is none."""
+        link = _site_packages(self.folder) / _TORCH
+        is_shared = link.exists()
+        return torch_version_of(Path(link.read_text()).parents[2] if is_shared else self.folder)
+
     def variables(self, kind: DeviceKind = DeviceKind.VIRTUAL) -> dict[str, str]:
         """The environment of the engine's process, with its device. Raises BadInput."""
         paths = [str(Path(__file__).parents[3])]

@@ -15,7 +15,7 @@ from typing import Generic, Protocol, TypeVar
 import msgspec
 
 from racegate.history.finding import Race
-from racegate.history.schedule import Hold, Holds, fewest
+from racegate.history.schedule import AccessPlace, Hold, Holds, fewest
 from racegate.history.verdict import Reach, Tried
 from racegate.interpose.outcome import Outcome, Plan
 
@@ -174,6 +174,53 @@ def combined(landings: Mapping[str, Sequence[str]]) -> Iterator[Holds]:
                 yield tuple(Hold(op=operation, until=until) for operation, until in pairs)
 
 
-def number_of(landings: Mapping[str, Sequence[str]]) -> int:
-    """How many combinations there are."""
-    return prod(1 + len(untils) for untils in landings.values()) - 1
+def repeats(holds: Holds, positions: Mapping[str, AccessPlace]) -> bool:
+    """Whether another combination makes the same schedule: an operation is kept back anyway by one
+    before it on its stream, and let go before that one is. positions: in the recorded run
+    """
+    placed = [
+        (positions[hold.op], positions[hold.until].at)
+        for hold in holds
+        if hold.op in positions and hold.until in positions
+    ]
+    return any(
+        other.lane == own.lane and other.at < own.at and until <= end
+        for own, until in placed
+        for other, end in placed
+    )
+
+
+def number_of(
+    landings: Mapping[str, Sequence[str]], positions: Mapping[str, AccessPlace] | None = None
+) -> int:
+    """How many combinations there are, without those that repeat another where positions are known.
+
+    A combination is counted stream by stream, and there operation by operation in the order of
+    issue: it is held not at all, until a wait needs it, or beyond all before it.
+    """
+    known = positions or {}
+    streams: dict[object, list[str]] = {}
+    for operation in landings:
+        lane = known[operation].lane if operation in known else operation
+        streams.setdefault(lane, []).append(operation)
+    return prod(_number_on(one, landings, known) for one in streams.values()) - 1
+
+
+def _number_on(
+    operations: Sequence[str],
+    landings: Mapping[str, Sequence[str]],
+    positions: Mapping[str, AccessPlace],
+) -> int:
+    """Of one stream, with the combination that holds nothing."""
+    if any(operation not in positions for operation in operations):
+        return prod(1 + len(landings[operation]) for operation in operations)
+    counts = {-1: 1}  # how many combinations so far, by where the last of them lets go
+    for operation in sorted(operations, key=lambda operation: positions[operation].at):
+        ends = [positions[one].at for one in landings[operation] if one in positions]
+        unplaced = len(landings[operation]) - len(ends)
+        held = {latest: number * (1 + unplaced) for latest, number in counts.items()}
+        for end in ends:
+            beyond = sum(number for latest, number in counts.items() if latest < end)
+            held[end] = held.get(end, 0) + beyond
+        counts = held
+    return sum(counts.values())

@@ -180,7 +180,7 @@ VLLM = (
           why="a thread does not outlive a fork, and wakes up when it likes"),
     Patch(by="targets.vllm.inside.standins", owner="vllm.ir.op", attributes=("_ENABLE_TORCH_WRAP",),
           releases="that have `vllm.ir`", why="operators are called as Python, without wrapping"),
-    Patch(by="targets.vllm.inside.watch", owner="the builder of attention metadata",
+    Patch(by="targets.vllm.inside.watch", owner="the builders of attention and state metadata",
           attributes=("build",), why=_WATCHED),
     Patch(by="targets.vllm.inside.watch", owner="the scheduler", attributes=("update_from_output",),
           why=_WATCHED),

@@ -7,43 +7,31 @@ from shlex import quote
 
 import msgspec
 
-from racegate.history.finding import Finding, FindingKind, Verdict, finding_of, with_hazards
+from racegate.history.finding import Finding, FindingKind, Verdict, finding_of
 from racegate.history.outcome import RunResult
 from racegate.history.schedule import Holds, texts_of
 from racegate.history.stats import Stats
-from racegate.interpose.outcome import Ending, Observation
+from racegate.interpose.outcome import Observation
 from racegate.targets.common.judge import ReleaseVerdict
 from racegate.targets.common.landings import LandingRun
 from racegate.targets.common.search import WRONG_SHOWN, Effect, JudgedRace, known_as
-from racegate.targets.common.verdict import finding_in, hold_outcomes
+from racegate.targets.common.verdict import finding_in, result_from
 from racegate.targets.common.wire import ReleaseRun
 
 # Of what landings do to a conflict, the worst first.
 _WORST_FIRST = (Effect.WRONG, Effect.DIVERGENT, Effect.UNKNOWN, Effect.BENIGN)
-_LOST = (Ending.LOST, Ending.TIMED_OUT)
 _SHOWN_MAX = 160
 
 
 def result_of(judged: ReleaseVerdict, file: str) -> RunResult:
     """The result of a judged scenario. file: of the scenario, as commands that replay name it"""
-    return RunResult(
+    return result_from(
+        judged,
+        RunResult,
+        () if judged.refused else tuple(_findings(judged, file)),
         scenario=judged.scenario,
         target=judged.cell.title,
-        device="virtual",
-        config={},
-        fault=None,
-        schedule=texts_of(judged.holds),
-        verdict=judged.verdict,
-        findings=() if judged.refused else with_hazards(tuple(_findings(judged, file))),
         stats=_stats(judged),
-        holds=hold_outcomes(judged.shown),
-        unmet=judged.unmet,
-        warnings=(),
-        tried=judged.tried,
-        not_seen=judged.not_seen,
-        message=judged.message,
-        refused=judged.refused,
-        is_lost=judged.shown.ending in _LOST,
     )
 
 

@@ -4,17 +4,28 @@ that every command prints.
 
 from __future__ import annotations
 
-from typing import Generic
+from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar
 
 import msgspec
 
-from racegate.history.finding import Finding, Race, Verdict, finding_of
+from racegate.history.finding import Finding, Race, Verdict, finding_of, with_hazards
+from racegate.history.outcome import RunResult
 from racegate.history.schedule import Holds, texts_of
 from racegate.history.trace import HoldOutcome
-from racegate.history.verdict import NOTHING_TRIED, Facts, Reach, Tried, verdict_of, verdict_text
-from racegate.interpose.outcome import Outcome
+from racegate.history.verdict import (
+    NOTHING_TRIED,
+    Facts,
+    Tried,
+    tried_by_hand,
+    verdict_of,
+    verdict_text,
+)
+from racegate.interpose.outcome import DeviceKind, Ending, Outcome
 from racegate.targets.common.landings import Ran
 from racegate.targets.common.search import VERDICTS, JudgedRace, LandingSearch
+
+Made = TypeVar("Made", bound=RunResult)
 
 
 class TargetVerdict(msgspec.Struct, Generic[Ran], frozen=True, kw_only=True):
@@ -90,13 +101,45 @@ class TargetVerdict(msgspec.Struct, Generic[Ran], frozen=True, kw_only=True):
         """How many runs it rests on."""
         return 1 + (bool(self.holds) if self.search is None else self.search.runs)
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether the target was gone or took too long, so that another run may say more."""
+        return self.shown.ending in (Ending.LOST, Ending.TIMED_OUT)
+
+
+def result_from(
+    judged: TargetVerdict[Ran],
+    make: Callable[..., Made],
+    findings: Sequence[Finding],
+    *,
+    device: str = DeviceKind.VIRTUAL,
+    **more: object,
+) -> Made:
+    """The result that every command prints. make: the kind of it; findings: causes before effects
+
+    more: what the target alone knows: its name and the scenario's, counts, further fields
+    """
+    return make(
+        device=device,
+        schedule=texts_of(judged.holds),
+        verdict=judged.verdict,
+        findings=with_hazards(tuple(findings)),
+        holds=hold_outcomes(judged.shown),
+        unmet=judged.unmet,
+        tried=judged.tried,
+        not_seen=judged.not_seen,
+        message=judged.shown.message,
+        refused=judged.refused,
+        is_lost=judged.is_lost,
+        **more,
+    )
+
 
 def tried_under(holds: Holds, run: Outcome) -> Tried:
     """What one run under holds that somebody named has tried: nothing if one kept nothing back."""
     if not holds:
         return NOTHING_TRIED
-    is_tried = run.is_decided and all(run.realised.values())
-    return Tried(reach=Reach.SOME, number=int(is_tried))
+    return tried_by_hand(hold_outcomes(run) if run.is_decided else ())
 
 
 def hold_outcomes(run: Outcome) -> tuple[HoldOutcome, ...]:

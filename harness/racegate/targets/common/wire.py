@@ -8,7 +8,7 @@ from enum import StrEnum
 import msgspec
 
 from racegate.history.schedule import Hold
-from racegate.interpose.outcome import Ending, Outcome, Plan
+from racegate.interpose.outcome import Ending, Observation, Outcome, Plan
 from racegate.scenario.spec import Scenario
 from racegate.scenario.strict import StrictStruct
 
@@ -88,6 +88,8 @@ class ReleaseRun(Outcome, frozen=True, kw_only=True):
     """One run of a release: what the interposer saw, with the engine's own side of it.
 
     observations: those at the engine's boundaries
+    inner: where nothing was held, all observations in their order, also of values that legal
+        schedules change; two versions of an engine are compared by them
     delivered, plain: tokens by request, and those of plain decoding
     wrong: values that are not true by themselves, whatever the schedule
     counters: what was exercised, by the names of a scenario's `expect`
@@ -100,6 +102,7 @@ class ReleaseRun(Outcome, frozen=True, kw_only=True):
     """
 
     steps: int = 0
+    inner: tuple[Observation, ...] = ()
     delivered: dict[str, tuple[int, ...]] = msgspec.field(default_factory=dict)
     plain: dict[str, tuple[int, ...]] = msgspec.field(default_factory=dict)
     wrong: tuple[Wrong, ...] = ()

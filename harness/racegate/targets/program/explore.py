@@ -18,9 +18,14 @@ from racegate.history.verdict import Reach
 from racegate.interpose.device.copies import COPIES, WORD
 from racegate.interpose.device.touches import OTHER_THREADS
 from racegate.interpose.outcome import DeviceKind, Outcome, changed
-from racegate.targets.common.landings import LandingRuns, combined, longest, number_of
+from racegate.targets.common.landings import (
+    LandingRuns,
+    combined,
+    longest,
+    number_of,
+    repeats,
+)
 
-QUERIES = "completion queries that no edge settles (the other answer is a branch)"
 PAIRS_MAX = 8  # per finding, tried one at a time
 Runs = LandingRuns[Outcome]
 _UNSTABLE_END = "a second run without holds ended differently: nothing can be compared"
@@ -36,14 +41,15 @@ class Pairs:
     reach: ClassVar[Reach] = Reach.COMBINATIONS
 
     def landings(self, runs: Runs) -> Iterator[Holds]:
-        """One operation at a time, then all together, then halves of copies, then, if nothing
-        shows, every combination of whole operations.
+        """One operation at a time, short holds first, then all together, then halves of copies,
+        then, if nothing shows, every combination of whole operations that is a schedule of its own.
         """
         control = runs.under(()).what
         runs.unstable = frozenset(changed(runs.base.observations, control.observations))
         if control.ending is not runs.base.ending:
             return
         races, untils = runs.base.findings, untils_of(runs.base.findings)
+        positions = runs.base.positions
         for race in races:
             yield from _until_shown(race, runs, _alone(race, untils))
         found = -1
@@ -55,13 +61,14 @@ class Pairs:
         for holds in combined(untils):
             if runs.harms:
                 break
-            yield holds
+            if not repeats(holds, positions):
+                yield holds
 
     def known(self, runs: Runs) -> int:
         """Combinations of landings, and halves of copies, with every answer to queries."""
         untils = untils_of(runs.base.findings)
         torn = {holds for race in runs.base.findings for holds in self._torn(race, untils)}
-        return (number_of(untils) + len(torn)) * len(runs.bases)
+        return (number_of(untils, runs.base.positions) + len(torn)) * len(runs.bases)
 
     def limits(self, runs: Runs) -> tuple[str, ...]:
         """Why what did not show may yet be harmful."""
@@ -130,9 +137,15 @@ def untils_of(races: tuple[Race, ...]) -> dict[str, tuple[str, ...]]:
 
 
 def _alone(race: Race, untils: dict[str, tuple[str, ...]]) -> Iterator[Holds]:
-    """One operation of the conflict held, as long as it may be."""
-    for first in _held_alone(race):
-        for until in reversed(untils[first]):
+    """One operation of the conflict held: each as short as it may be, which turns round the fewest
+    accesses, and as long; then up to what is between.
+    """
+    firsts = _held_alone(race)
+    for first in firsts:
+        for until in dict.fromkeys((untils[first][0], untils[first][-1])):
+            yield (Hold(op=first, until=until),)
+    for first in firsts:
+        for until in untils[first][1:-1]:
             yield (Hold(op=first, until=until),)
 
 

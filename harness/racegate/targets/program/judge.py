@@ -11,13 +11,14 @@ from racegate.history.exit_code import code_of_signal
 from racegate.history.finding import Benign, Race, exit_code
 from racegate.history.schedule import Holds
 from racegate.history.verdict import unrealised_text
+from racegate.interpose.device.touches import QUERIES
 from racegate.interpose.errors import INTERRUPTED, ExitCode
 from racegate.interpose.outcome import DeviceKind, Ending, Outcome, Plan, changed
 from racegate.scenario.strict import StrictStruct
 from racegate.targets.common.landings import OnRun
 from racegate.targets.common.search import POLLS, Effect, JudgedRace, LandingSearch, search
 from racegate.targets.common.verdict import TargetVerdict, counted
-from racegate.targets.program.explore import QUERIES, Pairs
+from racegate.targets.program.explore import Pairs
 from racegate.targets.program.launch import DeviceServer, Program
 
 # A run under holds may take as long as the recorded run so many times, and this much more.

@@ -22,6 +22,7 @@ import msgspec
 
 from racegate.interpose.build import find_toolkit
 from racegate.interpose.errors import INTERRUPTED, BadInput, ExitCode
+from racegate.interpose.gpus import GPUS
 from racegate.interpose.outcome import CompileMode, DeviceKind, Ending, Job, Outcome, Plan
 from racegate.interpose.program.stdin import open_stdin
 from racegate.interpose.program.timeouts import where_it_stood
@@ -38,13 +39,15 @@ class Program:
     """A script, or `-m` and a module, with its arguments.
 
     timeout_s: 0 for none; suppressed: signatures that its own tests pass over
-    memory_bytes: of the virtual device, 0 for half of the host's; compiling: as of a Job
+    memory_bytes: of the virtual device, 0 for what its GPU has; compiling: as of a Job
+    gpu: which of `GPUS` the device says that it is; empty for none, with half of the host's memory
     """
 
     argv: tuple[str, ...]
     timeout_s: float = 0.0
     suppressed: tuple[str, ...] = ()
     memory_bytes: int = 0
+    gpu: str = ""
     compiling: CompileMode | None = None
 
 
@@ -54,9 +57,12 @@ def checked_program(
     timeout_s: float = 0.0,
     suppressed: tuple[str, ...] = (),
     memory_bytes: int = 0,
+    gpu: str = "",
     compiling: CompileMode | None = None,
 ) -> Program:
-    """Raises BadInput if there is no such script or module, or the script is no Python."""
+    """Raises BadInput if there is no such script or module or GPU, or the script is no Python."""
+    if gpu and gpu not in GPUS:
+        raise BadInput(f"--gpu {gpu}: no such GPU is known; these are: {', '.join(GPUS)}")
     if not argv or argv == ("-m",):
         raise BadInput("no script: racegate torch run SCRIPT [ARGS], or -m MODULE [ARGS]")
     if argv[0] == "-m":
@@ -65,7 +71,7 @@ def checked_program(
         raise BadInput(f"no such option: {argv[0]}")
     else:
         _check_script(Path(argv[0]))
-    return Program(argv, timeout_s, suppressed, memory_bytes, compiling)
+    return Program(argv, timeout_s, suppressed, memory_bytes, gpu, compiling)
 
 
 def _check_module(name: str) -> None:
@@ -109,8 +115,9 @@ class DeviceServer:
         is ended at once, and KeyboardInterrupt goes on. Raises BadInput: memory is asked for that
         a real GPU cannot be given.
         """
-        if program.memory_bytes and self.kind is not DeviceKind.VIRTUAL:
-            raise BadInput("--memory is of the virtual device: a GPU has the memory that it has")
+        if self.kind is not DeviceKind.VIRTUAL and (program.memory_bytes or program.gpu):
+            name = "--gpu" if program.gpu else "--memory"
+            raise BadInput(f"{name} is of the virtual device: a GPU is what it is")
         if program.compiling is CompileMode.INDUCTOR and self.kind is not DeviceKind.VIRTUAL:
             raise BadInput(
                 "--compile inductor is of the virtual device: on a GPU regions run as plain Python"
@@ -124,6 +131,7 @@ class DeviceServer:
                 timeout_s=program.timeout_s,
                 suppressed=program.suppressed,
                 memory_bytes=program.memory_bytes,
+                gpu=program.gpu,
                 compiling=program.compiling,
                 is_quiet=is_quiet,
             )

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import msgspec
 
-from racegate.history.finding import Finding, FindingKind, Race, finding_of, with_hazards
+from racegate.history.finding import (
+    Cause,
+    Finding,
+    FindingKind,
+    Race,
+    causes_of,
+    finding_of,
+)
 from racegate.history.outcome import RunResult
-from racegate.history.schedule import texts_of
 from racegate.history.stats import Stats
 from racegate.interpose.outcome import DeviceKind, Ending, Observation
-from racegate.targets.common.verdict import finding_in, hold_outcomes
+from racegate.targets.common.verdict import finding_in, result_from
 from racegate.targets.program.judge import ProgramRace, ProgramVerdict, Suppression
 from racegate.targets.program.words import changes_of, replay_of
 
@@ -22,6 +28,7 @@ class ProgramResult(RunResult, frozen=True, kw_only=True):
     observations: what the program marked in that run, in order
     expected: the same in the run without holds, where somebody named holds
     changes: what these, or other answers to completion queries, change
+    causes: the missing edges of the findings; one may be that of several
     suppressed: findings that are let stand; stale: suppressions that matched nothing
     left: landings that the search did not try; limits: why what it did not show may be harmful
     is_complete: every landing was tried
@@ -34,6 +41,7 @@ class ProgramResult(RunResult, frozen=True, kw_only=True):
     observations: tuple[Observation, ...]
     expected: tuple[Observation, ...] = ()
     changes: tuple[str, ...] = ()
+    causes: tuple[Cause, ...] = ()
     suppressed: tuple[Suppression, ...] = ()
     stale: tuple[Suppression, ...] = ()
     left: int = 0
@@ -49,33 +57,26 @@ def result_of_program(
     """The result of a judged program. command: the script with its arguments"""
     shown, search = judged.shown, judged.search
     changes = judged.changes or judged.polls_matter
-    return ProgramResult(
+    return result_from(
+        judged,
+        ProgramResult,
+        (*_changed(changes), *_findings(judged, command)),
+        device=kind,
         scenario=command,
         target=f"a program on torch {shown.torch_version}",
-        device=kind,
-        config={},
-        fault=None,
-        schedule=texts_of(judged.holds),
-        verdict=judged.verdict,
-        findings=with_hazards((*_changed(changes), *_findings(judged, command))),
+        config={} if shown.gpu is None else {"gpu": msgspec.structs.asdict(shown.gpu)},
         stats=Stats(
             ops=shown.events,
             boundaries=len(shown.observations),
             conflicts=len(judged.races),
             schedules=judged.schedules,
         ),
-        holds=hold_outcomes(shown),
-        unmet=judged.unmet,
-        warnings=(),
-        tried=judged.tried,
-        not_seen=judged.not_seen,
-        message=shown.message,
-        is_lost=shown.ending in (Ending.LOST, Ending.TIMED_OUT),
         ending=shown.ending,
         exit_code=shown.exit_code,
         observations=shown.observations,
         expected=judged.base.observations if judged.holds else (),
         changes=changes,
+        causes=causes_of(judged.races),
         suppressed=judged.suppressed,
         stale=judged.stale,
         left=0 if search is None else search.left,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
 
-from racegate.history.finding import Race, Side, Verdict
+from racegate.history.finding import Race, Side, Verdict, by_cause, causes_of
 from racegate.history.schedule import texts_of
+from racegate.interpose.gpus import VIRTUAL_GPU
 from racegate.interpose.outcome import Ending, Observation, Outcome
 from racegate.targets.common.landings import LandingRun
 from racegate.targets.common.search import VERDICTS
@@ -20,9 +21,34 @@ def render_findings(findings: Iterable[Race]) -> str:
     """Findings that no search was made for."""
     return "\n".join(
         line
-        for index, one in enumerate(findings, 1)
-        for line in finding_lines(index, one, None, "")
+        for index, found in enumerate(by_cause(tuple(findings)), 1)
+        for line in cause_lines(index, found, {}, "")
     )
+
+
+def cause_lines(
+    index: int, findings: Sequence[Race], judged: Mapping[str, ProgramRace], command: str
+) -> list[str]:
+    """The conflicts that lack one edge: one of them in full, one that a run shows if there is one,
+    and a line for each of the others. judged: by signature, what a search came to
+    """
+    shown = [one for one in findings if (found := judged.get(one.signature)) and found.landing]
+    told = (shown or findings)[0]
+    lines = finding_lines(index, told, judged.get(told.signature), command)
+    others = [one for one in findings if one is not told]
+    return [*lines[:-1], *(_also(one, judged.get(one.signature)) for one in others), ""]
+
+
+def _also(finding: Race, judged: ProgramRace | None) -> str:
+    first, second = finding.first, finding.second
+    return (
+        f"  also    {_verdict(judged)} [{finding.signature}] {finding.buffer}: "
+        f"{first.operation} at {first.place} and {second.operation} at {second.place}"
+    )
+
+
+def _verdict(judged: ProgramRace | None) -> Verdict:
+    return Verdict.CONFLICT if judged is None else VERDICTS[judged.effect]
 
 
 def finding_lines(index: int, finding: Race, judged: ProgramRace | None, command: str) -> list[str]:
@@ -31,13 +57,13 @@ def finding_lines(index: int, finding: Race, judged: ProgramRace | None, command
     index: its number; command: the script with its arguments
     """
     times = f", {finding.count} times" if finding.count > 1 else ""
-    verdict = Verdict.CONFLICT if judged is None else VERDICTS[judged.effect]
+    verdict = _verdict(judged)
     landing = None if judged is None else judged.landing
     return [
         f"{verdict} {index} [{finding.signature}] {finding.buffer}: {finding.nbytes} bytes{times}",
         *_side("first ", finding.first),
         *_side("second", finding.second),
-        f"  edge    {finding.edge}",
+        f"  edge    {finding.cause or finding.edge}",
         *([] if landing is None else changes_of(landing)),
         *([] if landing is None else [f"  replay  {replay_of(landing, command)}"]),
         "",
@@ -92,7 +118,7 @@ def _side(name: str, side: Side) -> list[str]:
     verb = "writes" if side.is_write else "reads"
     head = f"  {name}  {side.operation} {verb} it on {side.lane}"
     frames = [
-        f"            {file}:{line} in {code}" for file, line, code in side.stack[:_STACK_MAX]
+        f"            {file}:{line} in {code}" for file, line, code in side.frames[:_STACK_MAX]
     ]
     return [head, *frames]
 
@@ -118,12 +144,7 @@ def closing(verdicts: ProgramVerdict) -> str:
     if outcome.ending is Ending.TIMED_OUT:
         found = f"{_counted(verdicts)} until then; " if verdicts.races else ""
         return f"racegate: {found}{outcome.message}"
-    regions = outcome.compiled_regions
-    compiled = f", {regions} compiled region{'s' if regions > 1 else ''}" if regions else ""
-    text = (
-        f"racegate: {_counted(verdicts)} in {outcome.events} events "
-        f"(torch {outcome.torch_version}{compiled})"
-    )
+    text = f"racegate: {_counted(verdicts)} in {outcome.events} events ({_made_with(outcome)})"
     if outcome.ending is Ending.FAILED:
         why = outcome.message or f"it ended with exit code {outcome.exit_code}"
         return f"{text}; the script failed by itself: {why}"
@@ -132,8 +153,19 @@ def closing(verdicts: ProgramVerdict) -> str:
     return text
 
 
+def _made_with(outcome: Outcome) -> str:
+    """Which torch, how many compiled regions, and which GPU if the device has the name of one."""
+    regions, gpu = outcome.compiled_regions, outcome.gpu
+    compiled = f", {regions} compiled region{'s' if regions > 1 else ''}" if regions else ""
+    named = f"; {gpu.text}" if gpu is not None and gpu.name != VIRTUAL_GPU.name else ""
+    return f"torch {outcome.torch_version}{compiled}{named}"
+
+
 def _counted(verdicts: ProgramVerdict) -> str:
     count = len(verdicts.races)
     found = f"{count} conflict{'s' if count != 1 else ''}" if count else "no conflict"
+    edges = len(causes_of(verdicts.races))
+    if edges < count:
+        found += f" of {edges} missing edge{'s' if edges != 1 else ''}"
     hidden = len({s.signature for s in verdicts.suppressed})
     return f"{found}, {hidden} of them suppressed," if hidden else found

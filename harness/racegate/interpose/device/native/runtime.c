@@ -46,8 +46,20 @@ __attribute__((constructor)) static void measure_host(void) {
     memory_total = host >> 30 ? host >> 30 << 30 : host;
 }
 void vg_limit_memory(uint64_t bytes) { memory_total = (size_t)bytes; }
+/* A context takes some of it for itself: two halves never fit. */
+static size_t memory_usable(void) { return memory_total - (memory_total >> 7); }
+/* Which GPU a program is told that it has, until Python says another. */
+static struct { char name[256]; int major, minor, sms, sm_threads, sm_shared, shared_max, l2; } gpu = {
+    "racegate virtual GPU", 9, 0, 132, 2048, 233472, 232448, 50 << 20
+};
+void vg_set_gpu(const char *name, const int *facts) {
+    snprintf(gpu.name, sizeof gpu.name, "%s", name);
+    gpu.major = facts[0]; gpu.minor = facts[1]; gpu.sms = facts[2]; gpu.sm_threads = facts[3];
+    gpu.sm_shared = facts[4]; gpu.l2 = facts[5];
+    gpu.shared_max = gpu.major < 8 ? gpu.sm_shared : gpu.sm_shared - 1024; /* the system keeps a KiB of each block */
+}
 int vg_take_memory(size_t n) {
-    if (atomic_fetch_add(&memory_used, n) + n <= memory_total) return 1;
+    if (atomic_fetch_add(&memory_used, n) + n <= memory_usable()) return 1;
     memory_used -= n;
     vg_log(LOG_FULL, n, 0, 0, 0);
     return 0;
@@ -65,14 +77,6 @@ cudaError_t cudaDriverGetVersion(int *v) { *v = CUDART_VERSION; OK; }
 cudaError_t cudaRuntimeGetVersion(int *v) { *v = CUDART_VERSION; OK; }
 cudaError_t cudaGetLastError(void) { cudaError_t e = last_error; last_error = cudaSuccess; return e; }
 cudaError_t cudaPeekAtLastError(void) { return last_error; }
-const char *cudaGetErrorName(cudaError_t e) {
-    return e == cudaSuccess ? "cudaSuccess" : e == cudaErrorNotReady ? "cudaErrorNotReady"
-        : e == cudaErrorInvalidDevice ? "cudaErrorInvalidDevice" : e == cudaErrorMemoryAllocation ? "cudaErrorMemoryAllocation"
-        : e == cudaErrorInvalidValue ? "cudaErrorInvalidValue" : "an error of the virtual CUDA runtime";
-}
-const char *cudaGetErrorString(cudaError_t e) {
-    return e == cudaErrorInvalidDevice ? "invalid device ordinal (the virtual machine has one GPU)" : cudaGetErrorName(e);
-}
 cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest) { *least = 0; *greatest = -5; OK; }
 cudaError_t cudaDeviceGetPCIBusId(char *id, int n, int d) { (void)d; snprintf(id, (size_t)n, "0000:00:00.0"); OK; }
 cudaError_t cudaDeviceCanAccessPeer(int *can, int a, int b) { (void)a; (void)b; *can = 0; OK; }
@@ -81,13 +85,13 @@ cudaError_t cudaProfilerStop(void) { OK; }
 cudaError_t cudaDeviceGetAttribute(int *v, enum cudaDeviceAttr a, int d) {
     (void)d;
     switch ((int)a) {
-    case cudaDevAttrComputeCapabilityMajor: *v = 9; break;
-    case cudaDevAttrComputeCapabilityMinor: *v = 0; break;
-    case cudaDevAttrMultiProcessorCount: *v = 132; break;
+    case cudaDevAttrComputeCapabilityMajor: *v = gpu.major; break;
+    case cudaDevAttrComputeCapabilityMinor: *v = gpu.minor; break;
+    case cudaDevAttrMultiProcessorCount: *v = gpu.sms; break;
     case cudaDevAttrMaxThreadsPerBlock: *v = 1024; break;
     case cudaDevAttrWarpSize: *v = 32; break;
     case cudaDevAttrUnifiedAddressing: *v = 1; break;
-    case cudaDevAttrMaxSharedMemoryPerBlockOptin: *v = 232448; break;
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin: *v = gpu.shared_max; break;
     default: *v = 0;
     }
     OK;
@@ -95,19 +99,20 @@ cudaError_t cudaDeviceGetAttribute(int *v, enum cudaDeviceAttr a, int d) {
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int d) {
     if (d) return fail(cudaErrorInvalidDevice);
     memset(p, 0, sizeof *p);
-    strcpy(p->name, "racegate virtual GPU");
-    p->major = 9; p->multiProcessorCount = 132; p->totalGlobalMem = memory_total; p->warpSize = 32;
-    p->sharedMemPerBlock = 49152; p->sharedMemPerBlockOptin = 232448; p->sharedMemPerMultiprocessor = 233472;
-    p->maxThreadsPerBlock = 1024; p->maxThreadsPerMultiProcessor = 2048; p->regsPerBlock = 65536;
+    snprintf(p->name, sizeof p->name, "%s", gpu.name);
+    p->major = gpu.major; p->minor = gpu.minor; p->multiProcessorCount = gpu.sms; p->totalGlobalMem = memory_total; p->warpSize = 32;
+    p->sharedMemPerBlock = 49152; p->sharedMemPerBlockOptin = (size_t)gpu.shared_max;
+    p->sharedMemPerMultiprocessor = (size_t)gpu.sm_shared;
+    p->maxThreadsPerBlock = 1024; p->maxThreadsPerMultiProcessor = gpu.sm_threads; p->regsPerBlock = 65536;
     p->maxGridSize[0] = 2147483647; p->maxGridSize[1] = p->maxGridSize[2] = 65535;
     p->maxThreadsDim[0] = p->maxThreadsDim[1] = 1024; p->maxThreadsDim[2] = 64;
-    p->l2CacheSize = 50 << 20; p->unifiedAddressing = 1; p->canMapHostMemory = 1;
+    p->l2CacheSize = gpu.l2; p->unifiedAddressing = 1; p->canMapHostMemory = 1;
     OK;
 }
 cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *a, const void *f) {
     (void)f;
     memset(a, 0, sizeof *a);
-    a->binaryVersion = a->ptxVersion = 90; a->maxThreadsPerBlock = 1024;
+    a->binaryVersion = a->ptxVersion = 10 * gpu.major + gpu.minor; a->maxThreadsPerBlock = 1024;
     OK;
 }
 
@@ -153,7 +158,7 @@ cudaError_t cudaHostUnregister(void *p) {
     OK;
 }
 cudaError_t cudaHostGetDevicePointer(void **d, void *h, unsigned f) { (void)f; *d = h; OK; }
-cudaError_t cudaMemGetInfo(size_t *f, size_t *t) { *t = memory_total; *f = memory_total - memory_used; OK; }
+cudaError_t cudaMemGetInfo(size_t *f, size_t *t) { *t = memory_total; *f = memory_usable() - memory_used; OK; }
 cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *a, const void *p) {
     int kind = vg_memory_kind(p);
     memset(a, 0, sizeof *a);
@@ -313,7 +318,11 @@ cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *e, cudaGraph_t g, uns
     *e = (cudaGraphExec_t)g;
     OK;
 }
-cudaError_t cudaGraphGetNodes(cudaGraph_t g, cudaGraphNode_t *nodes, size_t *n) { (void)g; (void)nodes; *n = 1; OK; }
+cudaError_t cudaGraphGetNodes(cudaGraph_t g, cudaGraphNode_t *nodes, size_t *n) {
+    if (nodes) vg_unmodelled("cudaGraphGetNodes (nodes of a graph, one by one)");
+    *n = vg_call(CALL_GRAPH_NODES, ((struct virtual_graph *)g)->id, 0, 0, 0, NULL);
+    OK;
+}
 cudaError_t cudaGraphDestroy(cudaGraph_t g) { (void)g; OK; }
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t e) { (void)e; OK; }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t e, cudaStream_t s) {

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import traceback
+from collections.abc import Sequence
 from functools import partial
 from types import TracebackType
 from typing import Protocol
@@ -17,7 +18,7 @@ from racegate.interpose.errors import ExitCode
 from racegate.interpose.forkserver import JobServer
 from racegate.interpose.outcome import Ending, Observation
 from racegate.targets.common.inside.prefix_server import PrefixServer
-from racegate.targets.common.inside.watch import Watch
+from racegate.targets.common.inside.watch import Seen
 from racegate.targets.common.wire import Task
 
 
@@ -50,10 +51,10 @@ class Failure:
         return True
 
 
-def observations(watch: Watch) -> tuple[Observation, ...]:
+def observations(seen: Sequence[Seen]) -> tuple[Observation, ...]:
     """What was seen at boundaries, in order."""
     found = []
-    for step, name, values in watch.seen:
+    for step, name, values in seen:
         text = msgspec.json.encode(values)
         digest = hashlib.sha256(text).hexdigest()[:16]
         found.append(Observation(f"step {step} {name}", digest, text.decode()))

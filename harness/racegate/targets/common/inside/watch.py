@@ -11,10 +11,16 @@ from collections import Counter
 from racegate.targets.common.inside.session import EngineSession, Tensor
 
 Values = dict[str, object]
+Seen = tuple[int, str, Values]  # step, name, values
 
 
 class Watch:
-    """Observations of one run."""
+    """Observations of one run.
+
+    seen: what must be the same under every schedule: step, name and values, in order
+    inner: all of it, with values that legal schedules change: inputs of rows whose output is thrown
+        away, say. Two versions of an engine are compared by it, of runs in which nothing is held
+    """
 
     def __init__(self, session: EngineSession) -> None:
         self._session = session
@@ -24,7 +30,8 @@ class Watch:
     def begin(self) -> None:
         """A run begins; what was observed before is another's."""
         self.step = 0
-        self.seen: list[tuple[int, str, Values]] = []
+        self.seen: list[Seen] = []
+        self.inner: list[Seen] = []
         self.counters: Counter[str] = Counter()
 
     def begin_step(self) -> None:
@@ -33,9 +40,15 @@ class Watch:
 
     def on_device(self, name: str, tensors: dict[str, Tensor], **known: object) -> None:
         """Values of device tensors, as of this place on the current stream."""
+        self._add(self._on_device(name, tensors, known))
+
+    def inner_on_device(self, name: str, tensors: dict[str, Tensor], **known: object) -> None:
+        """As `on_device`, of values that legal schedules may change."""
+        self.inner.append(self._on_device(name, tensors, known))
+
+    def _on_device(self, name: str, tensors: dict[str, Tensor], known: Values) -> Seen:
         session = self._session
-        values: Values = dict(known)
-        self.seen.append((self.step, name, values))
+        values = dict(known)
         with session.own():
             given = {key: session.memory_of(tensor) for key, tensor in tensors.items()}
 
@@ -44,6 +57,16 @@ class Watch:
             self._unread.append((values, copies))
 
         session.launch(f"observe {name}", [], [], work)
+        return (self.step, name, values)
+
+    def _add(self, observed: Seen) -> None:
+        self.seen.append(observed)
+        self.inner.append(observed)
+
+    def on_host_now(self, tensors: dict[str, Tensor]) -> Values:
+        """Values of host tensors, as the host has them now; the program reads nothing by it."""
+        with self._session.own():
+            return {key: tensor.tolist() for key, tensor in tensors.items()}
 
     def read(self) -> None:
         """Fetches what was observed on the device: when the run is over, or it would be a wait."""
@@ -53,4 +76,4 @@ class Watch:
 
     def on_host(self, name: str, **values: object) -> None:
         """Values that the host knows without touching memory that the device uses."""
-        self.seen.append((self.step, name, dict(values)))
+        self._add((self.step, name, dict(values)))

@@ -8,7 +8,7 @@ from racegate.interpose.errors import BadInput
 from racegate.interpose.outcome import DeviceKind, Ending, Observation, Outcome, Plan, changed
 from racegate.targets.common.landings import LandingRuns
 from racegate.targets.program.judge import ProgramTarget, settled
-from racegate.targets.program.launch import DeviceServer, checked_program
+from racegate.targets.program.launch import DeviceServer
 from racegate.targets.program.words import difference
 from racegate.targets.program.workflow.witness import ProgramWitness, witness_of
 
@@ -33,8 +33,7 @@ def replay_program(
     """times: runs under the holds; timeout_s: for each run, 0 for none. Raises BadInput: its script
     is not where it was, seen from this folder.
     """
-    compiling = witness.subject.compiling
-    program = checked_program(witness.argv, timeout_s=timeout_s, compiling=compiling)
+    program = witness.subject.checked(device.kind, timeout_s=timeout_s)
     base = device.run(program, Plan(polls=witness.polls), is_quiet=True)
     if device.kind is DeviceKind.CUDA and base.ending is Ending.FINISHED:
         base = settled(ProgramTarget(device, program), base, polls=witness.polls)
@@ -73,7 +72,7 @@ def smaller_program(
     """The witness with the fewest of its holds that show the finding now, how many runs that took,
     and whether none of these holds can be left out. Raises BadInput if it does not show.
     """
-    program = checked_program(witness.argv, compiling=witness.subject.compiling)
+    program = witness.subject.checked(device.kind)
     target = ProgramTarget(device, program)
     base = target.run(Plan(polls=witness.polls))
     races = [race for race in base.findings if race.signature == witness.signature]

@@ -21,21 +21,38 @@ from racegate.history.witness import (
     sealed,
     versions,
 )
-from racegate.interpose.outcome import CompileMode, Observation, Outcome
+from racegate.interpose.outcome import CompileMode, DeviceKind, Observation, Outcome
 from racegate.scenario.strict import StrictStruct
 from racegate.targets.common.landings import LandingRun
 from racegate.targets.program.judge import ProgramVerdict
-from racegate.targets.program.launch import Program
+from racegate.targets.program.launch import Program, checked_program
 from racegate.targets.program.words import ending_of
 
 
 class ProgramSubject(StrictStruct, frozen=True, kw_only=True, tag="program", tag_field="of"):
     """A program. argv: the script with its arguments, as from the folder it was started in
+
+    gpu, memory_bytes: what the virtual device said of itself, as in `Program`
     compiling: how its compiled regions ran; plain Python in files that do not say
     """
 
     argv: tuple[str, ...]
+    gpu: str = ""
+    memory_bytes: int = 0
     compiling: CompileMode | None = CompileMode.EAGER
+
+    def checked(self, kind: DeviceKind, *, timeout_s: float = 0.0) -> Program:
+        """The program, to be run on such a device: a real one is what it is. Raises BadInput if it
+        is not where it was, seen from this folder.
+        """
+        is_virtual = kind is DeviceKind.VIRTUAL
+        return checked_program(
+            self.argv,
+            timeout_s=timeout_s,
+            gpu=self.gpu if is_virtual else "",
+            memory_bytes=self.memory_bytes if is_virtual else 0,
+            compiling=self.compiling,
+        )
 
 
 class ProgramWitness(SealedWitness, frozen=True, kw_only=True):
@@ -69,7 +86,12 @@ def witness_of(race: Race, landing: LandingRun[Outcome], program: Program) -> Pr
     return sealed(
         ProgramWitness(
             title=_title(race),
-            subject=ProgramSubject(argv=program.argv, compiling=program.compiling),
+            subject=ProgramSubject(
+                argv=program.argv,
+                gpu=program.gpu,
+                memory_bytes=program.memory_bytes,
+                compiling=program.compiling,
+            ),
             holds=texts_of(landing.holds),
             polls=landing.polls,
             signature=race.signature,

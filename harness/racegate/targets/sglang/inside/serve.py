@@ -76,7 +76,8 @@ class Host:
         found = msgspec.json.decode(result.read_bytes(), type=ReleaseRun)
         told = msgspec.structs.replace(
             found,
-            observations=observations(driver.watch),
+            observations=observations(driver.watch.seen),
+            inner=() if found.realised else observations(driver.watch.inner),
             steps=driver.watch.step,
             delivered=delivered,
             counters=dict(driver.watch.counters),

@@ -29,7 +29,7 @@ class SchedulerWatch(Watch):
         """The digest of a device tensor, as of this place on the current stream."""
         session = self.device.session
         values: Values = {}
-        self.seen.append((self.step, name, values))
+        self._add((self.step, name, values))
         with session.own():
             alias = alias_of(session, tensor)
 

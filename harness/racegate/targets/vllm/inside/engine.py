@@ -31,6 +31,7 @@ from racegate.targets.vllm.inside.watch import (
     DRAFT_LEN,
     RunnerWatch,
     name_of,
+    watch_attention,
     watch_metadata,
     watch_rows,
     watch_scheduler,
@@ -141,14 +142,16 @@ class Driver:
 
     def _replace_models(self, session: EngineSession, fidelity: Fidelity) -> None:
         hidden = self.runner.model_config.get_hidden_size()
-        hollow = Hollow(session, hidden_size=hidden, vocab=VOCAB)
+        hollow = Hollow(session, self.watch, hidden_size=hidden, vocab=VOCAB)
         if fidelity is Fidelity.FULL:
             give_weights(self.runner.model)
             self._computed = Computed(self.runner.model)
         else:
-            hollow.replace(self.runner.model, lambda token, at: self.script.target(token, at))
+            hollow.replace(
+                self.runner.model, lambda *given: self.script.target(*given), name="model"
+            )
         drafter = getattr(self.runner, "drafter", None) or self.runner.speculator
-        hollow.replace(drafter.model, lambda token, at: self.script.draft(token, at))
+        hollow.replace(drafter.model, lambda *given: self.script.draft(*given), name="drafter")
 
     @property
     def script(self) -> Script:
@@ -169,7 +172,9 @@ class Driver:
             return execute(scheduled, *args, **kwargs)
 
         runner.execute_model = execute_model
-        watch_metadata(watch, self._rows())
+        rows = self._rows()
+        watch_metadata(watch, rows)
+        watch_attention(watch, rows)
         watch_scheduler(watch, self._core.scheduler)
         watch_zeroing(watch)
         watch_penalties(watch)

@@ -5,31 +5,39 @@ say what the scripted model says of them; everything around the model is the rel
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 
 from racegate.targets.common.inside.session import EngineSession, Tensor
+from racegate.targets.common.inside.watch import Watch
 
 Says = Callable[[Tensor, Tensor], Tensor]  # tokens, positions -> tokens
 
 
 class Hollow:
-    """Takes the place of models. says: the target's and the drafter's rule"""
+    """Takes the place of models. watch: is shown what each model is given"""
 
-    def __init__(self, session: EngineSession, *, hidden_size: int, vocab: int) -> None:
+    def __init__(
+        self, session: EngineSession, watch: Watch, *, hidden_size: int, vocab: int
+    ) -> None:
         self._session = session
+        self._watch = watch
         self._hidden_size = hidden_size
         self._vocab = vocab
 
-    def replace(self, model: Any, says: Says) -> None:
-        """model: a module of vLLM, whose weights and states stay unused."""
-        model.forward = self._forward
+    def replace(self, model: Any, says: Says, *, name: str) -> None:
+        """model: a module of vLLM, whose weights and states stay unused; name: of it, for what is
+        observed; says: its rule
+        """
+        model.forward = partial(self._forward, f"inputs of the {name}")
         model.compute_logits = lambda hidden, *args, **kwargs: self._logits(hidden, says)
 
     def _forward(
-        self, input_ids: Any = None, positions: Any = None, *args: Any, **kwargs: Any
+        self, name: str, input_ids: Any = None, positions: Any = None, *args: Any, **kwargs: Any
     ) -> Tensor:
+        self._watch.inner_on_device(name, {"tokens": input_ids, "positions": positions})
         count = positions.shape[-1]
         hidden = torch.empty((count, self._hidden_size), device="cuda")
 

@@ -208,7 +208,8 @@ class Host:
         firsts = {first for race in found.findings for first, _ in race.pairs}
         told = msgspec.structs.replace(
             found,
-            observations=observations(driver.watch),
+            observations=observations(driver.watch.seen),
+            inner=() if found.realised else observations(driver.watch.inner),
             steps=driver.watch.step,
             delivered=delivered,
             plain=driver.plain(),

@@ -12,6 +12,8 @@ from racegate.targets.common.inside.watch import Values, Watch
 from racegate.targets.common.wire import Observed, Wrong
 
 DRAFT_LEN = 3
+# Of attention's metadata, on the host, by the names of several releases.
+_HOST_LENGTHS = ("seq_lens_cpu_upper_bound", "_seq_lens_cpu", "_num_computed_tokens_cpu")
 _SUFFIX = re.compile(r"-[0-9a-f]{8}$")
 
 
@@ -71,6 +73,36 @@ def watch_metadata(watch: RunnerWatch, rows: Callable[[], list[str]]) -> None:
                 tensors[field] = tensor[: spec if field.startswith("spec") else count - spec]
         drafted = [False] * count if drafts is None else [int(n) >= 0 for n in drafts[:count]]
         watch.on_device("metadata", tensors, rows=names, drafted=drafted)
+        return made
+
+    Builder.build = build
+
+
+def watch_attention(watch: RunnerWatch, rows: Callable[[], list[str]]) -> None:
+    """The metadata of attention layers, of the model's and of the drafter's: where keys and values
+    are written, and the lengths that the host believes in.
+    """
+    from vllm.v1.attention.backends.triton_attn import TritonAttentionMetadataBuilder as Builder
+
+    plain = Builder.build
+    signature = inspect.signature(plain)
+
+    def build(*args: Any, **kwargs: Any) -> Any:
+        made = plain(*args, **kwargs)
+        common = signature.bind(*args, **kwargs).arguments["common_attn_metadata"]
+        names = rows()
+        if names:
+            count = len(names)
+            tensors = {
+                "query_start": common.query_start_loc[: count + 1],
+                "seq_lens": common.seq_lens[:count],
+                "slots": common.slot_mapping[: common.num_actual_tokens],
+            }
+            # A property would compute a length, and wait for it.
+            found = {field: vars(common).get(field) for field in _HOST_LENGTHS}
+            lengths = {key: tensor[:count] for key, tensor in found.items() if tensor is not None}
+            known = watch.on_host_now(lengths)
+            watch.inner_on_device("attention", tensors, rows=names, **known)
         return made
 
     Builder.build = build

@@ -1,0 +1,93 @@
+"""What a change is compared with: each scenario on the base, kept by the content of all that
+decides it, so that the base is run once and not with every change.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from racegate.jobs.foreign.beside import BaseScenario, base_scenario
+from racegate.jobs.foreign.releases import ReleaseCell, ReopenedEngine, kind_of
+from racegate.scenario.spec import Scenario
+from racegate.scenario.untrusted.files import write_json
+from racegate.scenario.untrusted.reading import ReadError, read_json
+from racegate.targets.common.environment import cache_folder
+from racegate.targets.common.result import result_of
+
+FILE_BYTES_MAX = 1 << 28
+_RACEGATE = Path(__file__).parents[2]
+_SOURCES = ("*.py", "*.c", "*.h")
+
+
+@dataclass(frozen=True, slots=True)
+class Bases:
+    """Scenarios on a base. engine: which is started if something is not kept
+
+    settings: what else decides what is found; folder: where it is kept
+    """
+
+    engine: ReopenedEngine
+    settings: tuple[object, ...] = ()
+    folder: Path = field(default_factory=lambda: cache_folder("bases"))
+
+    def judged(self, scenarios: Sequence[Scenario]) -> dict[str, BaseScenario]:
+        """By name. Raises BadInput if the engine does not start."""
+        content = self._content()
+        places = {one.name: self.folder / f"{self._key(content, one)}.json" for one in scenarios}
+        found = {name: kept for name, place in places.items() if (kept := _read(place)) is not None}
+        missing = [one for one in scenarios if one.name not in found]
+        if missing:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with self.engine as engine:
+                for scenario in missing:
+                    judged = engine.judge(scenario)
+                    made = base_scenario(judged, result_of(judged, f"{scenario.name}.toml"))
+                    found[scenario.name] = made
+                    if not made.result.is_lost:  # another run may say more
+                        write_json(places[scenario.name], made)
+        return found
+
+    def _content(self) -> str:
+        """Of racegate, of the engine, and of the torch that it is on."""
+        packaging = kind_of(self.engine.cell).packaging
+        environment = packaging.environment_of(
+            self.engine.cell.release, checkout=self.engine.cell.checkout
+        )
+        folders = [_RACEGATE]
+        if environment.checkout is not None:
+            folders.append(environment.checkout / packaging.module)
+        digest = hashlib.sha256(environment.torch_version.encode())
+        for folder in folders:
+            for path in _sources(folder):
+                digest.update(f"{path.relative_to(folder)}\0".encode())
+                digest.update(hashlib.sha256(path.read_bytes()).digest())
+        return digest.hexdigest()
+
+    def _key(self, content: str, scenario: Scenario) -> str:
+        cell = msgspec.structs.replace(self.engine.cell, checkout=None)
+        decides = (content, cell, scenario, self.settings)
+        return hashlib.sha256(msgspec.json.encode(decides)).hexdigest()[:32]
+
+
+def _sources(folder: Path) -> Iterator[Path]:
+    return iter(sorted(path for pattern in _SOURCES for path in folder.rglob(pattern)))
+
+
+def _read(path: Path) -> BaseScenario | None:
+    """What was kept, None if nothing was, or a racegate of another form did."""
+    try:
+        return msgspec.convert(read_json(path, FILE_BYTES_MAX), BaseScenario)
+    except (ReadError, msgspec.ValidationError):
+        return None
+
+
+def base_cell(cell: ReleaseCell, against: str) -> ReleaseCell:
+    """The base of a change. against: a release, or the folder of a checkout"""
+    if Path(against).is_dir():
+        return msgspec.structs.replace(cell, checkout=against)
+    return msgspec.structs.replace(cell, release=against, checkout=None)

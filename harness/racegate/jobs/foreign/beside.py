@@ -1,0 +1,181 @@
+"""Base beside change: the same plans on both, and what differs.
+
+A changed observation is looked for in the recorded runs, in which nothing is held: what differs
+there is no race. Conflicts are the same if their signatures are, which know functions and buffers
+and no lines; one is worse than that of the base if its landings do more harm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import zip_longest
+
+import msgspec
+
+from racegate.history.finding import Finding, FindingKind, Race, Verdict
+from racegate.history.outcome import Comparison, RunResult
+from racegate.interpose.outcome import Observation
+from racegate.scenario.strict import StrictStruct
+from racegate.scenario.untrusted.text import many
+from racegate.targets.common.judge import ReleaseVerdict
+from racegate.targets.common.wire import ReleaseRun
+
+# Of what landings do to a conflict, from harmless to harmful.
+_HARM = (Verdict.BENIGN, Verdict.CONFLICT, Verdict.DIVERGENT)
+_ROWS = "rows"  # the field of an observation that names the request of each row
+_SHOWN_MAX = 60
+
+
+class BaseScenario(StrictStruct, frozen=True, kw_only=True):
+    """What is kept of a scenario on the base.
+
+    result: what its judge said; inner, delivered: of the run in which nothing was held
+    """
+
+    result: RunResult
+    inner: tuple[Observation, ...]
+    delivered: dict[str, tuple[int, ...]]
+
+
+def base_scenario(judged: ReleaseVerdict, result: RunResult) -> BaseScenario:
+    """What is kept of a scenario that was judged on the base."""
+    run = judged.base
+    return BaseScenario(result=result, inner=run.inner, delivered=run.delivered)
+
+
+def compare(base: BaseScenario, run: ReleaseRun, result: RunResult) -> Comparison:
+    """A scenario on a change beside the base. run: the change's, in which nothing was held"""
+    title = base.result.target
+    if base.result.refused and base.result.refused == result.refused:
+        return Comparison(base=title)  # neither can run it
+    for one, its in ((base.result, "base"), (result, "change")):
+        if one.refused or one.is_lost:
+            why = one.refused or one.message or "its run did not come to its end"
+            return Comparison(base=title, unmet=(f"the {its} was not judged: {why}",))
+    before, after = _races(base.result), _races(result)
+    worse = [one for one in after if _is_worse(one, before)]
+    return Comparison(
+        base=title,
+        changed=_changed(base, run),
+        new=tuple(worse),
+        repaired=tuple(one.signature for one in before if _is_worse(one, after)),
+        known=len(after) - len(worse),
+        unmet=tuple(text for text in result.unmet if text not in base.result.unmet),
+    )
+
+
+def _races(result: RunResult) -> list[Finding]:
+    return [one for one in result.findings if one.race is not None]
+
+
+def _is_worse(finding: Finding, others: Sequence[Finding]) -> bool:
+    """Whether others have no such race, or only one whose landings do less harm."""
+    same = [one for one in others if _race(one).signature == _race(finding).signature]
+    return not same or _harm(finding) > max(map(_harm, same))
+
+
+def _race(finding: Finding) -> Race:
+    assert finding.race is not None
+    return finding.race
+
+
+def _harm(finding: Finding) -> int:
+    """A race for which nobody searched is as one whose landings were not all tried."""
+    return _HARM.index(finding.verdict or Verdict.CONFLICT)
+
+
+class ValueChange(msgspec.Struct, frozen=True, kw_only=True):
+    """Two values that are not the same. place: the boundary, and the field of it
+
+    step, row, request: where it stands, as far as that is known; old: of the base; new: of the
+        change; behind: what else is to be said, in words
+    """
+
+    place: str
+    step: int | None = None
+    row: int | None = None
+    request: str | None = None
+    old: object = None
+    new: object = None
+    behind: str = ""
+
+    @property
+    def finding(self) -> Finding:
+        """As a finding, in words."""
+        known = {"step": self.step, "request": self.request, "row": self.row}
+        where = ", ".join(f"{key} {value}" for key, value in known.items() if value is not None)
+        values = f"{self.place} is {_short(self.new)}, in the base {_short(self.old)}"
+        return Finding(
+            kind=FindingKind.CHANGE,
+            signature=f"change/{self.place}",
+            message=f"{where}: {values}{self.behind}",
+            step=self.step,
+            request=self.request,
+            field=self.place,
+            expected=self.old,
+            actual=self.new,
+        )
+
+
+def _changed(base: BaseScenario, run: ReleaseRun) -> Finding | None:
+    """The first value that differs: at a boundary, or else of what was delivered."""
+    first = next(_differences(base, run), None)
+    return None if first is None else first.finding
+
+
+def _differences(base: BaseScenario, run: ReleaseRun) -> Iterator[ValueChange]:
+    differ = [
+        (its, mine)
+        for its, mine in zip_longest(base.inner, run.inner)
+        if its is None or mine is None or (its.name, its.digest) != (mine.name, mine.digest)
+    ]
+    later = len(differ) - 1
+    more = f"; {many(later, 'later observation')} also" if later else ""
+    for its, mine in differ:
+        yield _difference(its, mine, behind=f"; {run.message}{more}" if run.message else more)
+    for request, tokens in run.delivered.items():
+        if tokens != (old := base.delivered.get(request)):
+            yield ValueChange(place="delivered tokens", request=request, old=old, new=tokens)
+
+
+def _difference(its: Observation | None, mine: Observation | None, *, behind: str) -> ValueChange:
+    step, boundary = _place(its or mine)
+    if its is None or mine is None or its.name != mine.name:
+        old, new = (None if one is None else one.name for one in (its, mine))
+        return ValueChange(place=boundary, step=step, old=old, new=new, behind=behind)
+    before, after = (
+        msgspec.json.decode(one.preview, type=dict[str, object]) for one in (its, mine)
+    )
+    field = next(key for key in (*before, *after) if before.get(key) != after.get(key))
+    found = _inside(before.get(field), after.get(field), before.get(_ROWS))
+    place = f"{boundary}.{field}"
+    return msgspec.structs.replace(found, place=place, step=step, behind=behind)
+
+
+def _values(one: Observation) -> dict[str, object]:
+    return msgspec.json.decode(one.preview, type=dict[str, object])
+
+
+def _place(one: Observation | None) -> tuple[int, str]:
+    """The step and the boundary of an observation."""
+    assert one is not None
+    step, _, boundary = one.name.removeprefix("step ").partition(" ")
+    return int(step), boundary
+
+
+def _inside(old: object, new: object, rows: object) -> ValueChange:
+    """The first entry in which two values of a field differ: of a list, or by request."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        key = next(key for key in (*old, *new) if old.get(key) != new.get(key))
+        return ValueChange(place="", request=str(key), old=old.get(key), new=new.get(key))
+    if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        row = next(index for index, value in enumerate(old) if value != new[index])
+        names = rows if isinstance(rows, list) and len(rows) == len(old) else []
+        request = str(names[row]) if names else None
+        return ValueChange(place="", row=row, request=request, old=old[row], new=new[row])
+    return ValueChange(place="", old=old, new=new)
+
+
+def _short(value: object) -> str:
+    text = "absent" if value is None else str(value)
+    return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}..."

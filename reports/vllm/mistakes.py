@@ -1,0 +1,128 @@
+"""Plants one mistake after the other in a release of vLLM, and asks whether the gate notices it.
+
+    python reports/vllm/mistakes.py OUT.jsonl [--mode none] [--only WORD]
+
+Each mistake of mistakes.toml is made in a copy of the release's sources, which is gated beside the
+release: `racegate vllm gate --release X --path COPY --against X --runs 0`. What ends with exit
+code 1 was noticed. One record a line; mistakes that have a record are not planted again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
+from pathlib import Path
+
+import msgspec
+
+from racegate.targets.vllm.environment import VLLM
+
+RELEASE = "0.33.0"
+MISTAKES = Path(__file__).with_name("mistakes.toml")
+
+
+class Mistake(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A text of one file of vLLM, and what takes its place. kind: race or logic"""
+
+    name: str
+    kind: str
+    file: str
+    before: str
+    after: str
+
+
+class Judged(msgspec.Struct, frozen=True, kw_only=True):
+    """What the gate said. code: its exit code; changed: scenario to the first value that differs
+
+    new: conflicts that the release has not; message: the end of what it printed, where it gave no
+        result
+    """
+
+    name: str
+    kind: str
+    mode: str
+    code: int
+    changed: dict[str, str] = {}
+    new: tuple[str, ...] = ()
+    message: str = ""
+
+
+def main() -> None:
+    """Plants what has no record yet, and counts."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--mode", default="none")
+    parser.add_argument("--only", default="")
+    given = parser.parse_args()
+    done = records(given.out)
+    known = {(one.name, one.mode) for one in done}
+    planted = msgspec.convert(tomllib.loads(MISTAKES.read_text())["mistake"], list[Mistake])
+    for mistake in planted:
+        if given.only in mistake.name and (mistake.name, given.mode) not in known:
+            judged = judge(mistake, given.mode)
+            done.append(judged)
+            with given.out.open("ab") as file:
+                file.write(msgspec.json.encode(judged) + b"\n")
+            print(f"{judged.code} {judged.name}: {tell(judged)}", flush=True)
+    noticed = sum(one.code == 1 for one in done)
+    print(f"{noticed} of {len(done)} noticed")
+
+
+def records(path: Path) -> list[Judged]:
+    """What was judged before."""
+    lines = path.read_bytes().splitlines() if path.exists() else []
+    return [msgspec.json.decode(line, type=Judged) for line in lines]
+
+
+def tell(judged: Judged) -> str:
+    """The first thing that was found."""
+    return next(iter((*judged.changed.values(), *judged.new)), judged.message)
+
+
+def judge(mistake: Mistake, mode: str) -> Judged:
+    """One mistake, in a copy that is gone afterwards."""
+    with tempfile.TemporaryDirectory() as folder:
+        plant(mistake, Path(folder))
+        out = Path(folder, "out.json")
+        command = [sys.executable, "-m", "racegate", "vllm", "gate", "--release", RELEASE]
+        command += ["--path", folder, "--against", RELEASE, "--runner", "v1", "--cache-mode", mode]
+        # What differs shows in the recorded runs; landings would say what harm it does.
+        command += ["--runs", "0", "--json", str(out), "--log", str(Path(folder, "log"))]
+        done = subprocess.run(command, capture_output=True, text=True)
+        found = msgspec.json.decode(out.read_bytes())["results"] if out.exists() else []
+        end = done.stderr.strip().rpartition("\n")[2]
+    sides = {one["scenario"]: one["comparison"] for one in found}
+    new = {one["message"] for side in sides.values() for one in side["new"]}
+    return Judged(
+        name=mistake.name,
+        kind=mistake.kind,
+        mode=mode,
+        code=done.returncode,
+        changed={k: one["changed"]["message"] for k, one in sides.items() if one["changed"]},
+        new=tuple(sorted(new)),
+        message="" if found else end,
+    )
+
+
+def plant(mistake: Mistake, folder: Path) -> None:
+    """A copy of the release with the mistake. Raises SystemExit if its place is not there."""
+    release = VLLM.environment_of(RELEASE)
+    (site,) = release.folder.glob("lib/python*/site-packages/vllm")
+    shutil.copytree(site, folder / "vllm", copy_function=os.link)  # compiled files stay valid
+    file = folder / "vllm" / mistake.file
+    text = file.read_text()
+    if text.count(mistake.before) != 1:
+        raise SystemExit(
+            f"{mistake.name}: its text stands {text.count(mistake.before)} times there"
+        )
+    file.unlink()
+    file.write_text(text.replace(mistake.before, mistake.after))
+
+
+if __name__ == "__main__":
+    main()

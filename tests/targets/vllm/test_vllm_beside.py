@@ -1,0 +1,192 @@
+"""Base beside change: what differs is named where it stands, and what both have is no finding."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+from click.testing import Result
+from hypothesis import given
+from hypothesis import strategies as st
+from test_vllm_search import SCENARIO
+from typer.testing import CliRunner
+
+from racegate.cli.app import app
+from racegate.history.exit_code import ExitCode
+from racegate.history.finding import FindingKind
+from racegate.interpose.outcome import Ending, Observation
+from racegate.jobs.foreign.beside import BaseScenario, compare
+from racegate.jobs.foreign.releases import OpenedEngine
+from racegate.targets.common.cell import EngineCell
+from racegate.targets.common.client import RUN_S
+from racegate.targets.common.judge import judge
+from racegate.targets.common.result import result_of
+from racegate.targets.common.wire import ReleaseRun
+from racegate.targets.vllm.cell import Cell
+from racegate.targets.vllm.wire import ModelRunner, StateMode
+from small_engine import Served, SmallEngine, Wait
+from small_release import SmallReleases
+
+CELL = Cell(release="1.0", runner=ModelRunner.V1, mode=StateMode.NONE)
+# A landing changes nothing that is observed in DEAD, something in BEHIND; BEFORE has no conflict.
+HARM = {Wait.BEFORE: 0, Wait.DEAD: 1, Wait.BEHIND: 2}
+
+
+def observed(step: int, name: str, **values: object) -> Observation:
+    text = msgspec.json.encode(values).decode()
+    return Observation(f"step {step} {name}", text, text)
+
+
+def ran(*inner: Observation) -> ReleaseRun:
+    return ReleaseRun(ending=Ending.FINISHED, inner=inner)
+
+
+def base_of(run: ReleaseRun) -> BaseScenario:
+    judged = judge(Served(SmallEngine(Wait.BEFORE)), SCENARIO, CELL)
+    result = result_of(judged, "script.toml")
+    return BaseScenario(result=result, inner=run.inner, delivered=run.delivered)
+
+
+ROWS = st.lists(st.integers(0, 3), min_size=3, max_size=3)
+RUNS = st.lists(ROWS, min_size=1, max_size=5)
+
+
+@given(RUNS, st.data())
+def test_the_first_value_that_differs_is_named_with_its_step_row_and_request(
+    steps: list[list[int]], data: st.DataObject
+) -> None:
+    step = data.draw(st.integers(0, len(steps) - 1))
+    row = data.draw(st.integers(0, 2))
+    changed = [list(rows) for rows in steps]
+    for later in range(step, len(steps)):  # a mistake goes on
+        changed[later][row] += 1
+    before, after = (
+        ran(
+            *(
+                observed(at, "seen", rows=["A", "B", "C"], lengths=rows)
+                for at, rows in enumerate(it)
+            )
+        )
+        for it in (steps, changed)
+    )
+    base = base_of(before)
+    found = compare(base, after, base.result)
+    assert found.changed is not None
+    assert (found.changed.kind, found.changed.step) == (FindingKind.CHANGE, step)
+    assert (found.changed.request, found.changed.field) == ("ABC"[row], "seen.lengths")
+    assert (found.changed.expected, found.changed.actual) == (
+        steps[step][row],
+        steps[step][row] + 1,
+    )
+    assert found.code is ExitCode.FINDING
+    assert compare(base, before, base.result).code is ExitCode.CLEAN
+
+
+@pytest.mark.parametrize(
+    ("mine", "said"),
+    [
+        ((observed(1, "a", n=1),), "step 2: b is absent, in the base step 2 b"),
+        (
+            (observed(1, "a", n=1), observed(2, "c", n=1)),
+            "step 2: b is step 2 c, in the base step 2 b",
+        ),
+        (
+            (observed(1, "a", n=[1]), observed(2, "b", by={"A": 1})),
+            "step 1: a.n is [1], in the base 1; 1 later observation also",
+        ),
+    ],
+)
+def test_an_observation_that_is_missing_or_another_is_told(
+    mine: tuple[Observation, ...], said: str
+) -> None:
+    base = base_of(ran(observed(1, "a", n=1), observed(2, "b", by={"A": 2})))
+    changed = compare(base, ran(*mine), base.result).changed
+    assert changed is not None
+    assert changed.message == said
+
+
+def test_tokens_are_compared_when_no_observation_differs() -> None:
+    base = base_of(ReleaseRun(ending=Ending.FINISHED, delivered={"A": (1, 2)}))
+    run = ReleaseRun(ending=Ending.FINISHED, delivered={"A": (1, 3)})
+    changed = compare(base, run, base.result).changed
+    assert changed is not None
+    assert changed.message == "request A: delivered tokens is (1, 3), in the base (1, 2)"
+
+
+class TwoReleases(SmallReleases):
+    """A checkout waits elsewhere than its release. changed: where the checkout's host waits"""
+
+    def __init__(self, base: Wait, changed: Wait) -> None:
+        super().__init__(base)
+        self.waits = {False: base, True: changed}
+
+    @contextmanager
+    def __call__(
+        self, cell: EngineCell, *, log: Path | None = None, run_s: float = RUN_S
+    ) -> Iterator[OpenedEngine]:
+        self.wait = self.waits[cell.checkout is not None]
+        with super().__call__(cell, log=log, run_s=run_s) as opened:
+            yield opened
+
+
+@pytest.fixture
+def checkout(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A folder in which everything is, with the user's cache directory and one script."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    environment = tmp_path / "cache" / "racegate" / "vllm" / "1.0"
+    site = environment / "lib" / "python3.11" / "site-packages"
+    Path(site, "torch-2.14.1.dist-info").mkdir(parents=True)
+    (environment / "racegate-done").write_text("1.0\n")
+    Path("vllm").mkdir()
+    Path("vllm", "__init__.py").write_text("")
+    Path("scripts").mkdir()
+    Path("scripts", "runs.toml").write_text(
+        'schema = 1\nname = "runs"\ntitle = "t"\n\n[[requests]]\nname = "A"\nprompt_len = 1\n'
+        "max_tokens = 1\naccepts = [1]\n"
+    )
+    return tmp_path
+
+
+def gate(releases: SmallReleases, monkeypatch: pytest.MonkeyPatch, *options: str) -> Result:
+    monkeypatch.setattr("racegate.cli.foreign.releases.open_release", releases)
+    command = ["vllm", "gate", "--scenarios", "scripts", "--json", "out.json", "--log", "log"]
+    return CliRunner().invoke(app, [*command, "--release", "1.0", *options])
+
+
+@pytest.mark.parametrize("base", HARM)
+@pytest.mark.parametrize("changed", HARM)
+def test_only_what_the_base_has_not_makes_the_gate_red(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch, base: Wait, changed: Wait
+) -> None:
+    releases = TwoReleases(base, changed)
+    done = gate(releases, monkeypatch, "--path", ".", "--against", "1.0")
+    (result,) = json.loads(Path("out.json").read_text())["results"]
+    beside = result["comparison"]
+    is_worse, is_better = HARM[changed] > HARM[base], HARM[changed] < HARM[base]
+    assert done.exit_code == (1 if is_worse else 0), done.output
+    assert bool(beside["new"]) == is_worse
+    assert bool(beside["repaired"]) == is_better
+    word = "DIFFERENT from" if is_worse else "SAME as"
+    assert f"{word} vLLM 1.0 v1 none: 1 scenario" in done.output
+
+
+def test_a_base_is_run_once_until_something_that_decides_it_is_another(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    releases = TwoReleases(Wait.DEAD, Wait.DEAD)
+
+    def started(*options: str) -> int:
+        releases.cells.clear()
+        assert gate(releases, monkeypatch, "--path", ".", *options).exit_code == 0
+        return len(releases.cells)
+
+    assert [started("--against", "1.0"), started("--against", "1.0")] == [2, 1]
+    assert started("--against", "1.0", "--runs", "7") == 2
+    assert [started("--against", "."), started("--against", ".")] == [2, 1]
+    Path("vllm", "new.py").write_text("")
+    assert started("--against", ".") == 2
