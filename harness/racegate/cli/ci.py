@@ -131,7 +131,9 @@ def code_beside(results: GatedResults, ratchet: Ratchet | None, benign: Benign) 
     if ratchet is None:
         return results.exit_code(benign)
     passed = [
-        msgspec.structs.replace(one, verdict=Verdict.PROVED) if ratchet.lets_stand(one) else one
+        msgspec.structs.replace(one, verdict=Verdict.PROVED, comparison=None)
+        if ratchet.lets_stand(one)
+        else one
         for one in results.results
     ]
     return msgspec.structs.replace(results, results=tuple(passed)).exit_code(benign)

@@ -215,7 +215,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     kind: what is wrong; message: the same in words, with what to do about it
     hazard: which kind of danger it is; None of a crash or a deadlock, and of a wrong value in a run
         that has a race or a value of another, which may be its cause
-    signature: the same for the same defect in every run; no step, request or value is part of it
+    signature: the same for the same defect in every run; no step, request or value is part of it,
+        but of a change, which is what it is by its values
     buffer: the buffer that is raced on, or that holds another's value
     op: the operation or host action that comes first, or that reads; other: the racing one
     edge: name of the edge that should order the two

@@ -74,11 +74,16 @@ class Comparison(StrictStruct, frozen=True, kw_only=True):
     unmet: tuple[str, ...] = ()
 
     @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What the change shows and the base does not."""
+        return (*(() if self.changed is None else (self.changed,)), *self.new)
+
+    @property
     def code(self) -> ExitCode:
         """What a gate ends with that asks for this scenario alone: what base and change have in
         common is no finding, whatever its verdict.
         """
-        if self.changed is not None or self.new:
+        if self.findings:
             return ExitCode.FINDING
         return ExitCode.INCONCLUSIVE if self.unmet else ExitCode.CLEAN
 
@@ -125,6 +130,14 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     def text(self) -> str:
         """The verdict as it is printed, with what was tried."""
         return verdict_text(self.verdict, self.tried)
+
+    def gate_code(self, benign: Benign = Benign.PASS) -> ExitCode:
+        """What a gate of this scenario alone ends with: beside a base, what differs from it
+        decides. benign: what BENIGN is where nothing was compared
+        """
+        if self.comparison is not None:
+            return self.comparison.code
+        return exit_code([self.verdict], benign=benign)
 
 
 UNAUDITED = (

@@ -140,8 +140,7 @@ def failing_in(run: RunResult, files: Files, benign: Benign) -> Sequence[Failing
 
 
 def _failing_beside(run: RunResult, beside: Comparison, file: str) -> Sequence[Failing]:
-    changed = () if beside.changed is None else (beside.changed,)
-    found = [_failing_of(run, one, file) for one in (*changed, *beside.new)]
+    found = [_failing_of(run, one, file) for one in beside.findings]
     return [*found, *([_unexercised(run.scenario, file, beside.unmet)] if beside.unmet else [])]
 
 
