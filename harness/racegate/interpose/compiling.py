@@ -105,7 +105,7 @@ def _see_host_kernels(session: Session, compiler: ModuleType) -> None:
     compiler.AsyncCompile.cpp_pybinding = cpp_pybinding
 
 
-class EqualTimes:
+class _EqualTimes:
     """In the place of the compiler's stopwatch. plain: the compiler's own, for what is no time"""
 
     def __init__(self, session: Session, plain: object) -> None:
@@ -126,7 +126,7 @@ class EqualTimes:
 def _call_all_equal(session: Session, benchmarking: ModuleType) -> None:
     """benchmarking: torch._inductor.runtime.benchmarking."""
     plain = benchmarking.benchmarker
-    benchmarking.benchmarker = EqualTimes(session, plain)  # type: ignore[attr-defined]
+    benchmarking.benchmarker = _EqualTimes(session, plain)  # type: ignore[attr-defined]
 
 
 def compiled_regions() -> int:
