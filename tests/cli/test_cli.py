@@ -25,7 +25,6 @@ LATE_COPY = "d2h:accepted_counts@3 until host:condense@4"
 
 RUN_FIELDS = {
     "breakages",
-    "comparison",
     "resolved",
     "schema",
     "scenario",
@@ -46,6 +45,7 @@ RUN_FIELDS = {
     "message",
     "refused",
     "is_lost",
+    "comparison",
 }
 FINDING_FIELDS = {
     "kind",

@@ -53,7 +53,7 @@ def test_a_witness_of_ours_is_made_smaller_where_every_witness_is(
     assert done.returncode == 0, done.stderr
     small = load_witness(tmp_path / "to" / "w.witness.json")
     assert (small.holds, small.signature) == (witness.holds, witness.signature)
-    assert many(len(witness.holds), "hold") in done.stderr
+    assert f", {many(len(witness.holds), 'hold')}, " in done.stderr
 
 
 class TestWitnessFiles:
