@@ -211,6 +211,84 @@ def test_a_finding_of_a_program_is_written_by_the_command(
         assert shown in page
 
 
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+def test_a_gate_of_a_release_has_a_baseline_and_tells_github(
+    engine: str, engines: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is known passes from then on; what is new is annotated, and stands in the summary."""
+    monkeypatch.chdir(tmp_path)
+    Path("s").mkdir()
+    text = 'schema = 1\nname = "small"\ntitle = "t"\n\n[[requests]]\nname = "A"\nprompt_len = 1\n'
+    Path("s", "small.toml").write_text(f"{text}max_tokens = 1\naccepts = [1]\n")
+    words = [engine, "gate", "--release", "1.0", "--scenarios", "s", "--log", "log"]
+    env = {"GITHUB_STEP_SUMMARY": "summary.md"}
+    done = CliRunner().invoke(app, [*words, "--github"], env=env)
+    assert done.exit_code == 1
+    notes = [line for line in done.stdout.splitlines() if line.startswith("::error ")]
+    assert notes[0].startswith("::error file=s/small.toml,title=racegate%3A small%3A ")
+    summary = Path("summary.md").read_text()
+    assert summary.startswith("## racegate: DIVERGENT\n")
+    assert "| small | verdict: DIVERGENT" in summary
+    assert f"    racegate {engine} run s/small.toml" in summary
+    known = [*words, "--baseline", "known.json"]
+    assert CliRunner().invoke(app, [*known, "--write-baseline"]).exit_code == 0
+    again = CliRunner().invoke(app, [*known, "--github", "--sarif", "s.sarif"], env=env)
+    assert again.exit_code == 0, again.output
+    assert "::error" not in again.stdout
+    states = {
+        one["baselineState"]
+        for one in json.loads(Path("s.sarif").read_text())["runs"][0]["results"]
+    }
+    assert states == {"unchanged"}
+
+
+def program(monkeypatch: pytest.MonkeyPatch, found: ProgramVerdict, *words: str) -> Any:
+    """`torch run` of a program that was judged so."""
+    command = "racegate.cli.foreign.torch"
+    monkeypatch.setattr(f"{command}.open_device", lambda *given, **options: nullcontext())
+    monkeypatch.setattr(f"{command}.judge_on", lambda *given, **options: found)
+    Path("x.py").write_text("")
+    return CliRunner().invoke(app, ["torch", "run", *words, "x.py"])
+
+
+def test_a_program_is_annotated_at_its_own_lines_and_has_a_baseline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = verdicts(finding("a" * 12, str(tmp_path / "sub" / "x.py")), verdict=Verdict.DIVERGENT)
+    done = program(monkeypatch, found, "--github")
+    assert done.exit_code == 1
+    (note,) = [line for line in done.stdout.splitlines() if line.startswith("::error ")]
+    assert note.startswith("::error file=sub/x.py,line=5,title=racegate%3A x.py%3A aaaaaaaaaaaa::")
+    assert program(monkeypatch, found, "--baseline", "b.json", "--write-baseline").exit_code == 0
+    assert program(monkeypatch, found, "--baseline", "b.json").exit_code == 0
+    more = verdicts(finding("a" * 12), finding("c" * 12), verdict=Verdict.DIVERGENT)
+    done = program(monkeypatch, more, "--baseline", "b.json", "--github")
+    assert done.exit_code == 1
+    assert "not in b.json: x.py: cccccccccccc" in done.stderr
+    assert [line for line in done.stdout.splitlines() if "::error " in line and "ccc" in line]
+
+
+def test_a_failing_script_is_told_from_a_finding_by_its_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ended = Outcome(ending=Ending.FAILED, exit_code=5, message="it failed")
+    failed = ProgramVerdict(base=ended, shown=ended)
+    raced = verdicts(finding("a" * 12), verdict=Verdict.DIVERGENT)
+    codes = {
+        (name, words): program(monkeypatch, found, *words).exit_code
+        for name, found in (("failed", failed), ("raced", raced))
+        for words in ((), ("--error-exitcode", "99"))
+    }
+    assert codes == {
+        ("failed", ()): 7,
+        ("failed", ("--error-exitcode", "99")): 5,
+        ("raced", ()): 1,
+        ("raced", ("--error-exitcode", "99")): 99,
+    }
+
+
 def test_failing_parts_of_a_job_are_in_the_order_of_its_cases() -> None:
     one = Failing(name="a", file="", kind="conflict", signature="s", message="m")
     checked = checked_program(verdicts(finding("a"), verdict=Verdict.CONFLICT), "x.py")

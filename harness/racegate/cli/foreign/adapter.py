@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from racegate.cli.ci import JunitOption, SarifOption, write_checked
+from racegate.cli.ci import (
+    CiOptions,
+    VerboseOption,
+    code_beside,
+    detail_of,
+    ratchet_of,
+    with_ci,
+    write_checked,
+)
 from racegate.cli.foreign.searching import minimised_file, search_target
 from racegate.cli.foreign.selection import ExceptOption, without
 from racegate.cli.options import (
@@ -162,6 +171,7 @@ def run(
 
 @app.command()
 @with_limits
+@with_ci
 def gate(
     command: CommandArgument,
     scenarios: ScriptsOption = None,
@@ -171,8 +181,8 @@ def gate(
     strict: StrictOption = None,
     *,
     limits: Limits,
-    junit: JunitOption = None,
-    sarif: SarifOption = None,
+    ci: CiOptions,
+    verbose: VerboseOption = None,
     json: JsonOption = None,
 ) -> None:
     """Run the conformance kit, and then every scenario of a folder.
@@ -197,9 +207,12 @@ def gate(
     found = gated(judged)
     files = {scenario.name: str(path) for path, scenario in loaded}
     benign = benign_of(strict)
-    code = found.exit_code(benign)
-    tell(json, found, lambda: print_target_gate(stdout_console(), found))
-    write_checked(checked_results(judged, files, code=code, benign=benign), junit, sarif)
+    ratchet = ratchet_of(found.results, ci, benign)
+    code = code_beside(found, ratchet, benign)
+    show = partial(print_target_gate, benign=benign, detail=detail_of(verbose))
+    tell(json, found, lambda: show(stdout_console(), found))
+    checked = checked_results(judged, files, code=code, benign=benign, ratchet=ratchet)
+    write_checked(checked, str(found.verdict), ci, json)
     raise typer.Exit(code)
 
 
