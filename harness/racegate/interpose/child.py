@@ -40,7 +40,7 @@ from racegate.interpose.gpu.install import GpuDevice
 from racegate.interpose.gpus import GPUS, VIRTUAL_GPU, GpuFacts
 from racegate.interpose.kernels.memo import Memo
 from racegate.interpose.outcome import DEVICE, CompileMode, DeviceKind, Ending, Job, Outcome, Plan
-from racegate.interpose.program.failures import is_ours, words_for
+from racegate.interpose.program.failures import is_ours, missing_for, words_for
 from racegate.interpose.program.imports import track_allocator_settings
 from racegate.interpose.program.install import Installed, enter, install
 from racegate.interpose.program.leftovers import adopt_orphans, end_children
@@ -263,6 +263,8 @@ def run_program(child: Child, argv: list[str]) -> int:
         return INTERRUPTED
     except BaseException as error:  # noqa: BLE001  the script's own failure, told as Python tells it
         traceback.print_exception(type(error), error, _program_part(error.__traceback__))
+        if missing := missing_for(error):
+            child.refuse(missing)
         if is_ours(error):
             child.refuse(words_for(error, "the program"))
         code, message = 1, f"{type(error).__name__}: {error}"
