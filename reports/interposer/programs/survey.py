@@ -276,7 +276,7 @@ def page_of(program: Program, report: dict[str, Any]) -> str:
         "",
         "## Not shown",
         "",
-        "This program was not run on a GPU. How often the wrong order comes by itself is not known.",
+        "This program was not run on a GPU: how often the wrong order comes by itself is unknown.",
     ]
     return "\n".join([*lines, ""])
 
