@@ -344,7 +344,10 @@ def main() -> None:
     server = JobServer.of_arguments(sys.argv[2:4], Job)
     adopt_orphans()
     library = Path(os.environ.pop("LD_PRELOAD").partition(":")[0])
-    serve(Child(library, kind=DeviceKind(os.environ.pop(DEVICE))), server, stdin)
+    child = Child(library, kind=DeviceKind(os.environ.pop(DEVICE)))
+    gc.collect()
+    gc.freeze()  # torch's own objects are many, and no run has to look for garbage among them
+    serve(child, server, stdin)
 
 
 if __name__ == "__main__":
