@@ -2,6 +2,9 @@
 
 The names below are what a program calls (`docs/api.md`). Each is imported when it is first used, so
 that `import racegate` costs nothing.
+
+PYTEST_DONT_REWRITE: pytest may begin in a process that has imported this, as under `racegate torch
+run`, and would warn of it; where warnings are errors no test would run.
 """
 
 from __future__ import annotations

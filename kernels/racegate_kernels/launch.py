@@ -58,6 +58,12 @@ def block_of(size: int, *, most: int = BLOCK_ELEMENTS) -> int:
     return min(power_of_two(max(size, 1)), most)
 
 
+def head_blocks(heads: int, head_size: int) -> tuple[int, int]:
+    """How many heads one program takes, and the elements of a head, both padded."""
+    block_p = power_of_two(max(head_size, 2))
+    return block_of(heads, most=max(1, 1024 // block_p)), block_p
+
+
 def flat_rows(x: Array) -> Array:
     """[..., D] as [rows, D]. (A view that changes nothing takes as long to make as another.)"""
     return x if x.ndim == 2 else x.reshape(-1, x.shape[-1])

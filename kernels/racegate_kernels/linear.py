@@ -32,12 +32,12 @@ def linear_eager(x: Array, weight: Array, bias: Array | None = None) -> Array:
 
 def linear_triton(x: Array, weight: Array, bias: Array | None = None) -> Array:
     """The same on torch tensors; floats go to the vendor's matrix multiplication."""
-    product = _product(x, weight)
+    product = _launch_product(x, weight)
     # Bits of uint32 in int32 add up to the same bits.
     return product if bias is None else product + bias
 
 
-def _product(x: Array, weight: Array) -> Array:
+def _launch_product(x: Array, weight: Array) -> Array:
     """[..., D_out]: x times the transposed weight. x: [..., D_in]; weight: [D_out, D_in]"""
     if not is_exact_tensor(x):
         return x @ weight.T

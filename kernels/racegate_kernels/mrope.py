@@ -11,10 +11,11 @@ from racegate_kernels.launch import (
     assert_dense,
     assert_row_major,
     cdiv,
+    head_blocks,
     is_exact_tensor,
 )
 from racegate_kernels.numerics import POSITION, T_POSITION, Array, is_exact, mix, mix_eager, widen
-from racegate_kernels.rotary import angles_eager, first_elements, head_blocks, turn_of, turned_eager
+from racegate_kernels.rotary import angles_eager, first_elements, turn_of, turned_eager
 
 # Rotary pairs that turn with time, height and width.
 Section = tuple[int, ...]

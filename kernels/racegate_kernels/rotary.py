@@ -13,10 +13,9 @@ from racegate_kernels._triton import tl, triton
 from racegate_kernels.launch import (
     assert_dense,
     assert_row_major,
-    block_of,
     cdiv,
+    head_blocks,
     is_exact_tensor,
-    power_of_two,
 )
 from racegate_kernels.numerics import (
     POSITION,
@@ -103,12 +102,6 @@ def rotary_triton(x: Array, positions: Array, *, width: int | None = None) -> Ar
         EXACT=exact,
     )
     return turned
-
-
-def head_blocks(heads: int, head_size: int) -> tuple[int, int]:
-    """How many heads one program takes, and the elements of a head, both padded."""
-    block_p = power_of_two(max(head_size, 2))
-    return block_of(heads, most=max(1, 1024 // block_p)), block_p
 
 
 @triton.jit

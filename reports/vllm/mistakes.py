@@ -10,6 +10,7 @@ code 1 was noticed. One record a line; mistakes that have a record are not plant
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import subprocess
 import sys
@@ -112,14 +113,14 @@ def plant(mistake: Mistake, folder: Path) -> None:
     """A copy of the release with the mistake. Raises SystemExit if its place is not there."""
     release = VLLM.environment_of(RELEASE)
     (site,) = release.folder.glob("lib/python*/site-packages/vllm")
-    ignored = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(site, folder / "vllm", ignore=ignored, copy_function=shutil.copyfile)
+    shutil.copytree(site, folder / "vllm", copy_function=os.link)  # compiled files stay valid
     file = folder / "vllm" / mistake.file
     text = file.read_text()
     if text.count(mistake.before) != 1:
         raise SystemExit(
             f"{mistake.name}: its text stands {text.count(mistake.before)} times there"
         )
+    file.unlink()
     file.write_text(text.replace(mistake.before, mistake.after))
 
 

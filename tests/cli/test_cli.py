@@ -45,6 +45,7 @@ RUN_FIELDS = {
     "message",
     "refused",
     "is_lost",
+    "comparison",
 }
 FINDING_FIELDS = {
     "kind",
@@ -114,8 +115,7 @@ class TestGate:
     def test_fault_free_it_proves_what_it_is_given(self, whole: Whole) -> None:
         result, _ = whole
         assert result.returncode == 0, result.stdout + result.stderr
-        for name in CHOSEN:
-            assert name in result.stdout
+        assert "seconds" not in result.stdout, "the table is for -v"
         assert "PROVED: " in result.stdout
         assert "assuming:" in result.stdout
 
@@ -195,7 +195,7 @@ class TestGate:
         assert (entry["outcome"], entry["signature"]) == ("nothing found", None)
         result = racegate("gate", *arguments)
         assert "must fail and did not" in result.stdout
-        assert "0 of 1 witnesses" in result.stdout
+        assert "0 of 1 witness " in result.stdout
 
     def test_a_folder_of_nothing_that_must_fail_is_bad_input(self, tmp_path: Path) -> None:
         result = racegate("gate", "--must-fail", str(tmp_path))
@@ -282,7 +282,7 @@ class TestErrors:
     @pytest.mark.parametrize(
         ("arguments", "message"),
         [
-            (("run",), "either a scenario file or --trace"),
+            (("run",), "either a scenario, by its file or its name, or --trace"),
             (("run", "none.toml"), "cannot be read"),
             (("run", FINISH, "--fault", "none"), "no fault 'none'"),
             (("run", FINISH, "--hold", "one until two until three"), "OP until POINT"),

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from racegate.device.protocol import writes
+from racegate.device.protocol import reads, writes
 from racegate.device.virtual.device import VirtualDevice
 from racegate.device.virtual.memo import OpMemo
 from racegate_kernels.backend import Backend
@@ -48,3 +48,24 @@ def test_the_same_kernel_on_the_same_content_is_computed_once() -> None:
     memo = OpMemo()
     assert [filled_by(counted, memo) for _ in range(2)] == [7, 7]
     assert len(calls) == 1
+
+
+def test_a_constant_is_known_by_its_name() -> None:
+    """Kernels that read constants of one shape and of other names compute other things."""
+
+    def double(kernels: Backend, source: Array, target: Array) -> None:
+        target[...] = 2 * source
+
+    def doubled(value: int, memo: OpMemo) -> int:
+        device = VirtualDevice(("compute",), memo=memo)
+        stream = device.stream("compute")
+        given = device.constant(f"given {value}", np.full(2, value, np.int32))
+        buffer = device.device_buffer("buffer", (2,), np.int32, stream=stream)
+        landed = device.host_buffer("landed", (2,), np.int32)
+        device.launch(stream, double, "double", step=0, uses=(reads(given), writes(buffer)))
+        device.download(stream, landed, buffer, "landed", step=0, rows=2)
+        device.finish()
+        return int(landed.peek()[0])
+
+    memo = OpMemo()
+    assert [doubled(value, memo) for value in (1, 2)] == [2, 4]

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from racegate.device.chooser import HoldChooser
+from racegate.device.launches import union_of
 from racegate.device.protocol import FootprintError, reads, updates, writes
 from racegate.device.virtual.device import VirtualDevice
 from racegate.history.edge import Edge
@@ -297,3 +298,15 @@ def test_the_trace_does_not_depend_on_the_schedule() -> None:
         return device.finish().events
 
     assert trace_of(Schedule()) == trace_of(LATE)
+
+
+def test_what_is_used_twice_is_one_access_of_all_its_rows() -> None:
+    """Reads and writes of one memory stay apart."""
+    device = device_with()
+    buffer = device.device_buffer("d", (4,), np.int32, stream=device.stream("main"))
+    used = [
+        buffer.access(rows, is_write=is_write)
+        for rows, is_write in ((0b1, False), (0b100, False), (0b10, True))
+    ]
+    found = {access.is_write: access.rows for access in union_of(used)}
+    assert found == {False: 0b101, True: 0b10}

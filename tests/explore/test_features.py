@@ -14,6 +14,7 @@ from racegate.explore.drawn import draw_requests
 from racegate.explore.features.catalogue import FEATURES
 from racegate.explore.features.possible import IMPOSSIBLE, why_impossible
 from racegate.explore.features.settings import SETTINGS, settings_of
+from racegate.explore.features.summary import summarise
 from racegate.explore.features.table import (
     NAMES,
     POSSIBLE,
@@ -22,10 +23,25 @@ from racegate.explore.features.table import (
     missing_pairs,
     wrong_pairs,
 )
-from racegate.explore.generate import _with_late_drafters, generate, generate_holds, seeded
+from racegate.explore.generate import (
+    PUBLISHED_STEPS,
+    _with_common_prompt,
+    _with_late_drafters,
+    generate,
+    generate_holds,
+    seeded,
+)
 from racegate.explore.strategies import scenarios
 from racegate.explore.swarm import Theme, Themes, draw_themes
-from racegate.scenario.settings import EngineSpec, Layout, ModelSpec, Numerics, OutputEvent
+from racegate.scenario.settings import (
+    CacheMode,
+    Cascade,
+    EngineSpec,
+    Layout,
+    ModelSpec,
+    Numerics,
+    OutputEvent,
+)
 from racegate.scenario.spec import Abort, OwnScenario, Request, Rotate
 from racegate.scenario.validation import validate
 
@@ -250,3 +266,26 @@ def test_scripts_draw_drafts_at_temperatures_among_exact_numbers_only(
     is_drawn = bool(themes) and numerics is Numerics.EXACT
     assert found.draws_drafts == is_drawn
     assert (found == DEFAULT_ENGINE) == (not is_drawn)
+
+
+def test_a_feature_has_its_rarest_partner_whichever_of_the_two_comes_first() -> None:
+    """Each of two that met least often names the other, and no pair is rarer."""
+    runs = [frozenset(NAMES)] * 3
+    runs += [frozenset(NAMES) - {"gap"}, frozenset(NAMES) - {"depth = 1"}]
+    rows = {row.name: row for row in summarise(table_of(runs)).rows}
+    assert rows["gap"].partner == "depth = 1" and rows["depth = 1"].partner == "gap"
+    assert rows["gap"].least == rows["depth = 1"].least == 3
+
+
+def test_a_common_prompt_comes_first_and_is_published_before_others_begin_with_it() -> None:
+    """The first comes when the earliest would have; who comes late enough keeps its time."""
+    engine = EngineSpec(cache_mode=CacheMode.ALL, cascade=Cascade.ON, state_interval=4)
+    prompts = {"A": (1, 2), "B": (9, 8, 7, 6, 5, 4), "C": (3,)}
+    arrivals = {"A": 5, "B": 2, "C": 40}
+    requests = tuple(
+        Request(name=name, arrive=arrivals[name], prompt=prompt, max_tokens=3)
+        for name, prompt in prompts.items()
+    )
+    given = _with_common_prompt(frozenset(), engine, requests)
+    assert [one.arrive for one in given] == [2, 2 + PUBLISHED_STEPS, 40]
+    assert [one.prompt for one in given] == [(9, 8, 7, 6, 5, *one.prompt) for one in requests]

@@ -198,3 +198,26 @@ def test_a_hit_on_a_decoded_state_is_on_what_a_decode_step_left(
         requests=(a_request("A", prompt=(1, 2, 3)), a_request("B", prompt=prompt)),
     )
     assert prefixes.is_hit_behind_decode(run) == expected
+
+
+@pytest.mark.parametrize(
+    ("finished", "count", "expected"),
+    [("stop", 3, True), ("stop", 2, False), ("max_tokens", 3, False)],
+)
+def test_ended_by_its_count_is_stopped_behind_so_many(
+    *, finished: str, count: int, expected: bool
+) -> None:
+    run = facts(
+        requests=(a_request("A", stop_after=3, stop_token=2),),
+        delivered={"A": tuple(range(count))},
+        finished={"A": finished},
+    )
+    assert lives.ends_by_count(run) == expected
+
+
+def test_the_most_hits_of_a_step_are_of_one_step() -> None:
+    hits = [entry(2, "A", hit=4), entry(2, "B", hit=8), entry(2, "C", hit=0), entry(2, "D")]
+    before = issued(1, entry(1, "E", hit=4))
+    assert prefixes.hits_in_a_step(facts(before, issued(2, *hits))) == 2
+    assert prefixes.hits_in_a_step(facts(before)) == 1
+    assert prefixes.hits_in_a_step(facts(issued(2, *hits[2:]))) == 0

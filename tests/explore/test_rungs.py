@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from racegate.explore.ladder import Attempt, Rung, climb
@@ -86,3 +87,17 @@ def test_the_rung_where_the_budget_ends_is_said(budget: int) -> None:
     ended = climb(Harmless(conflict(1)), lanes=LANES, budget=budget, seed=0)
     rungs = [Rung.LATE, Rung.REVERSALS, *[Rung.LANES] * 4, Rung.DPOR]
     assert (ended.stage, ended.wrong, ended.is_complete) == (rungs[budget - 1], None, False)
+
+
+class Wrong(Harmless):
+    """The same, wrong from the first run on."""
+
+    def with_schedule(self, schedule: Schedule) -> Attempt[None]:
+        return msgspec.structs.replace(super().with_schedule(schedule), is_wrong=True)
+
+
+def test_what_is_wrong_eagerly_is_run_once() -> None:
+    subject = Wrong(conflict(1))
+    found = climb(subject, lanes=LANES, budget=9, seed=0)
+    assert found.wrong is found.first and (found.stage, found.schedules) == (Rung.EAGER, 1)
+    assert subject.tried == [EAGER]

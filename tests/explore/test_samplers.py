@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 
+from racegate.device.stepping import Transition
 from racegate.explore.abstract import all_outcomes, random_program, run_program
 from racegate.explore.ladder import Noting
 from racegate.explore.pairs import interesting_steps
@@ -15,6 +16,7 @@ from racegate.explore.samplers.portfolio import SamplerKind, make_sampler
 from racegate.explore.samplers.pos import PosStepper
 from racegate.explore.samplers.random_walk import RandomStepper
 from racegate.explore.samplers.surw import SurwStepper
+from racegate.history.trace import Access
 from support import checker
 
 PROGRAM = random_program(Random(11), streams=2, steps=6, storages=1, waits=0.1)
@@ -99,3 +101,24 @@ def test_pct_hits_a_depth_one_order_at_least_as_often_as_its_bound() -> None:
 def test_pos_draws_again_for_steps_in_conflict() -> None:
     program, _ = two_lanes()
     assert len({run_program(program, PosStepper(seed)) for seed in range(600)}) == 20
+
+
+def test_steps_are_interesting_by_their_own_process_and_place_in_it() -> None:
+    """One on each side of a pair that nothing orders, and no other step of the run."""
+
+    def step(process: int, ordinal: int, *, storage: int) -> Transition:
+        clock = [0, 0, 0]
+        clock[process] = ordinal
+        access = Access(storage=storage, buffer="b", rows=1, is_write=True)
+        return Transition(
+            process=process,
+            ordinal=ordinal,
+            label=f"{process}.{ordinal}",
+            issued=0,
+            accesses=(access,),
+            clock=tuple(clock),
+        )
+
+    steps = [step(1, 1, storage=7), step(0, 1, storage=1), step(2, 1, storage=8)]
+    steps += [step(1, 2, storage=1), step(2, 2, storage=9)]
+    assert interesting_steps(steps) == {(0, 1), (1, 2)}

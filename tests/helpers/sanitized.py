@@ -19,13 +19,23 @@ from racegate.order.native import compiler
 FLAGS = "-g -fsanitize=address,undefined -fno-sanitize-recover=all"
 # Leaks: of what Python keeps to its end. Faults of guarded pages are the device's own.
 OPTIONS = "detect_leaks=0:handle_segv=0:verify_asan_link_order=0"
-LIBRARY = "RACEGATE_SANITIZER"  # the variable that says what is loaded before everything else
+LIBRARY = "RACEGATE_SANITIZER"  # the variable that says which these are
+
+
+# What has to be loaded before Python. The sanitizer looks for C++'s throw when it starts, and ends
+# the process at the first exception if nobody has loaded it by then.
+LIBRARIES = ("libasan.so", "libstdc++.so.6")
 
 
 def sanitizer() -> str:
-    """The library that has to be loaded before Python, empty if the compiler has none."""
+    """The libraries, with colons between them; empty if the compiler has no sanitizer."""
+    found = [_library(name) for name in LIBRARIES]
+    return ":".join(filter(None, found)) if found[0] else ""
+
+
+def _library(name: str) -> str:
     try:
-        command = [*compiler.find_compiler(), "-print-file-name=libasan.so"]
+        command = [*compiler.find_compiler(), f"-print-file-name={name}"]
     except BadInput:
         return ""
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -78,6 +88,8 @@ def pytest_configure() -> None:
 
 
 if __name__ == "__main__":
-    done = run("-m", "pytest", "-p", "sanitized", "-p", "no:cacheprovider", *sys.argv[1:])
+    # Not by file descriptor: what the sanitizer says when it ends the process would be lost.
+    plain = ("-m", "pytest", "-p", "sanitized", "-p", "no:cacheprovider", "--capture=sys")
+    done = run(*plain, *sys.argv[1:])
     print(done.stdout, done.stderr, sep="\n")
     raise SystemExit(done.returncode)

@@ -15,6 +15,7 @@ from racegate.history.schedule import (
     Hold,
     Schedule,
     ScheduleError,
+    fewest,
     parse_hold,
     parse_holds,
     parse_schedule,
@@ -128,3 +129,35 @@ def test_the_bounds_are_what_they_are_to_the_last_one() -> None:
     assert len(padded) == HOLD_LENGTH_MAX and parse_hold(padded) == parse_hold(hold)
     with pytest.raises(ScheduleError, match="cannot read the hold"):
         parse_hold(f"{padded} ")
+
+
+def named(count: int) -> tuple[Hold, ...]:
+    return tuple(Hold(op=f"kernel:k{place}@0", until="host:end@1") for place in range(count))
+
+
+@given(st.sets(st.integers(0, 11)), st.integers(0, 12))
+def test_the_fewest_holds_are_those_that_are_needed(needed: set[int], count: int) -> None:
+    asked: list[int] = []
+    wanted = {hold for place, hold in enumerate(named(count)) if place in needed}
+
+    def fails(few: tuple[Hold, ...]) -> bool:
+        asked.append(len(few))
+        return wanted <= set(few)
+
+    found, is_fewest = fewest(named(count), fails)
+    assert set(found) == wanted and is_fewest
+    assert asked[:1] == ([count - max(1, count // 2)] if count else []), "half of them come first"
+
+
+def test_one_of_many_is_found_by_halves_and_what_is_not_tried_is_said() -> None:
+    asked: list[tuple[Hold, ...]] = []
+    many = named(64)
+
+    def fails(few: tuple[Hold, ...]) -> bool | None:
+        asked.append(few)
+        return None if len(asked) > 20 else many[-1] in few
+
+    assert fewest(many, fails) == (many[-1:], True)
+    assert len(asked) < 20
+    asked.clear()
+    assert fewest(many, lambda few: None) == (many, False)

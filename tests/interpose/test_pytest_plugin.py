@@ -91,3 +91,20 @@ def test_without_the_device_it_says_how_to_get_one(pytester: pytest.Pytester) ->
     done = pytester.run(sys.executable, "-m", *options())
     done.assert_outcomes(skipped=1, passed=1)
     done.stdout.fnmatch_lines(["*needs the virtual CUDA device: racegate torch run -m pytest*"])
+
+
+# As in a program under `torch run`, which begins when racegate has long been imported.
+AFTER_RACEGATE = (
+    "import racegate.interpose.current, pytest, sys; sys.exit(pytest.main(sys.argv[1:]))"
+)
+
+
+@pytest.mark.parametrize("start", [("-W", "error", "-m", "pytest"), ("-c", AFTER_RACEGATE)])
+def test_a_project_in_which_warnings_are_errors_runs_its_tests(
+    start: tuple[str, ...], tmp_path: Path
+) -> None:
+    (tmp_path / "pytest.ini").write_text("[pytest]\nfilterwarnings = error\n")
+    (tmp_path / "test_it.py").write_text("def test_it() -> None:\n    pass\n")
+    command = [sys.executable, *start, "-q", "-p", "no:cacheprovider"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, "1 passed" in done.stdout) == (0, True), done.stdout + done.stderr

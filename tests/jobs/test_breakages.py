@@ -154,7 +154,7 @@ class TestGate:
         assert "conflict" in kinds_of(json.loads(file.read_bytes()))
 
     @pytest.mark.parametrize(
-        "place", ["racegate.jobs.gate.plant_canaries", "racegate.report.text.gate_table"]
+        "place", ["racegate.jobs.gate.plant_canaries", "racegate.report.text.print_causes"]
     )
     def test_the_end_of_a_gate(
         self, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

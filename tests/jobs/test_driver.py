@@ -141,6 +141,11 @@ def test_another_worker_does_what_one_was_doing(doomed: int) -> None:
     assert sum(isinstance(event, Ended) for event in events) == 2
 
 
+def test_each_worker_is_said_to_have_started_under_its_own_number() -> None:
+    started = [event.worker for event in heard(Bench({}), range(5)) if isinstance(event, Started)]
+    assert started == [0, 1]
+
+
 def test_what_takes_two_workers_with_it_alone_is_set_aside() -> None:
     events = heard(Bench({1: 9, 3: 1}), range(5))
     assert results(events) == [0, 4, 9, 16]

@@ -85,6 +85,7 @@ def test_new_findings_fail_and_known_ones_do_not(
     assert gate.baseline is not None
     new = findings_of(results) - known
     assert set(gate.baseline.new) == new
+    assert gate.baseline.known == tuple(sorted(findings_of(results) & known)), "in one order"
     assert (gate.exit_code == 1) == bool(new)
     assert gate.exit_code in (0, 1)
 

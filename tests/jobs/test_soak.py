@@ -29,6 +29,7 @@ from racegate.jobs.soak import (
     SoakTally,
     SoakWorker,
     Tally,
+    _result,
     soak_once,
     soak_scenario,
 )
@@ -110,6 +111,17 @@ def test_a_worker_that_is_lost_hung_where_it_was() -> None:
     heard.take(Ended(worker=0, result=None))
     assert {name: tally.runs for name, tally in heard.tallies.items()} == {"a": 2, "b": 1, "c": 0}
     assert (heard.hung, heard.failed, heard.runs) == (["b"], {}, 3)
+
+
+def test_a_rate_is_runs_by_the_time_that_they_took(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("racegate.jobs.soak.environment_of", lambda device: {})
+    heard = heard_of("b", "a")
+    for name in "aab":
+        heard.take(ran(name, 0))
+    plan = SoakSpec(runs=4, seconds=None, workers=1, seed=1, pacing=Pacing.EAGER)
+    found = _result(plan, heard, 2.0)
+    assert (found.total.runs, found.runs_per_second) == (3, 1.5)
+    assert [tally.scenario for tally in found.scenarios] == ["a", "b"]
 
 
 def worked(seconds: float | None, driver: Any) -> SoakTally:

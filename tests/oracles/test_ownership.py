@@ -101,7 +101,9 @@ def test_operations_check_what_they_read_and_own_what_they_write() -> None:
     cells.run(writes(cells.gpu, 2, own=(A3, B3)), step=3)
     cells.run(updates(cells.gpu, 2, expect=((0, A3), (1, A3)), own=(A4, A4)), step=4)
     cells.run(reads(cells.gpu, expect=((0, A4), (1, A4))), step=5)
-    assert cells.found() == [("kernel:look@4", 1, A3, B3)]
+    (event,) = find_misowned(cells.device.finish())
+    assert (event.name, event.row, event.expected, event.actual) == ("kernel:look@4", 1, A3, B3)
+    assert event.step == 4, "the step that reads, not the one that wrote"
 
 
 def test_a_copy_carries_owners_of_its_rows_only() -> None:

@@ -10,8 +10,9 @@ import pytest
 
 from pictured import NAMES, found, judged, material
 from racegate.history.finding import FindingKind
+from racegate.report.cause.impact import impact_of
 from racegate.report.cause.pair import Relation
-from racegate.report.text import cause_panel
+from racegate.report.text import print_cause
 from racegate.report.timeline.page import finding_page
 from racegate.scenario.config import OptionChange
 from racegate.scenario.untrusted.console import PrintableConsole
@@ -41,7 +42,7 @@ def first_screen(name: str) -> str:
 def on_a_terminal(name: str) -> str:
     console = PrintableConsole(width=400)
     with console.capture() as shown:
-        console.print(cause_panel(found(name).account))
+        print_cause(console, found(name).account)
     return " ".join(re.sub("[│╭╮╰╯─]", " ", shown.get()).split())
 
 
@@ -87,6 +88,34 @@ def test_a_cause_and_its_consequences_are_all_that_was_found(name: str) -> None:
 @pytest.mark.parametrize("name", TOLD)
 def test_a_user_is_told_what_happens(name: str) -> None:
     assert TOLD[name] in found(name).account.impact
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_harm_is_claimed_from_what_a_user_sees(name: str) -> None:
+    """Text is wrong where tokens are; a value that is right by luck is no harm."""
+    findings = judged(name).result.findings
+    kinds, said = {one.kind for one in findings}, found(name).account.impact
+    assert ("wrong from here on" in said) <= (FindingKind.LOSS in kinds)
+    assert ("The user sees it" in said) == (FindingKind.LOSS in kinds)
+    alone = msgspec.structs.replace(
+        next(one for one in findings if one.kind is not FindingKind.CONFLICT),
+        kind=FindingKind.OWNERSHIP,
+        request="A",
+        buffer="b",
+        actual=["B", 3],
+    )
+    lucky = (
+        "Request A is served with the value of request B from b, which is equal to its own by luck"
+    )
+    assert impact_of([alone], None, None) == f"{lucky}: no value that was compared is wrong."
+
+
+def test_a_wrong_value_without_effect_says_so() -> None:
+    findings = judged("accepted-copy-after-row-move").result.findings
+    unseen = [one for one in findings if one.kind is not FindingKind.LOSS]
+    said = impact_of(unseen, None, None)
+    assert said.startswith("Request C goes on with the accepted count of request A: it reads")
+    assert said.endswith("of column 0. No token that was delivered in this run is wrong.")
 
 
 def test_rows_are_told_as_requests() -> None:

@@ -159,7 +159,7 @@ def test_what_a_file_says_is_text(gated: Gated) -> None:
     result = hostile(gated.result)
     files = {NASTY: NASTY}
     junit, sarif = assert_valid(result, files)
-    page, notes = summary_of(result, files), annotations_of(result, files)
+    page, notes = summary_of(result, files), annotations_of(checked_gate(result, files))
     for text in (junit, sarif, page, *notes):
         assert not {"\u202e", "\x1b"} & set(text)
     assert "<script>" not in junit
@@ -195,6 +195,8 @@ def test_one_annotation_for_each_signature_and_no_more_than_are_shown(gated: Gat
         ]
         return msgspec.structs.replace(gated.result, scenarios=tuple(runs))
 
-    assert len(annotations_of(many(20, "conflict/one"), {})) == 1
-    assert len(annotations_of(many(20, "conflict/{}"), {})) == ANNOTATIONS_MAX
+    def annotated(signature: str) -> int:
+        return len(annotations_of(checked_gate(many(20, signature), {})))
+
+    assert (annotated("conflict/one"), annotated("conflict/{}")) == (1, ANNOTATIONS_MAX)
     assert len(summary_of(many(5000, "conflict/{}"), {}).encode()) < 1 << 20

@@ -17,20 +17,17 @@ from junitparser import JUnitXml
 from typer.testing import CliRunner
 
 from pictured import judged as judged_run
+from program_verdicts import finding, verdicts
 from racegate.cli.app import app
 from racegate.history.exit_code import ExitCode
-from racegate.history.finding import Hazard, Race, Side, Verdict
+from racegate.history.finding import Verdict
 from racegate.history.outcome import Checked, Failing
-from racegate.history.schedule import Hold
-from racegate.history.verdict import Reach, Tried
-from racegate.interpose.outcome import Ending, Observation, Outcome
+from racegate.interpose.outcome import Ending, Outcome
 from racegate.report.ci.failing import checked_results
 from racegate.report.ci.junit import junit_of
 from racegate.report.ci.sarif import sarif_of
 from racegate.report.targets.programs import checked_program
 from racegate.report.timeline.program import program_page
-from racegate.targets.common.landings import LandingRun
-from racegate.targets.common.search import Effect, JudgedRace, LandingSearch
 from racegate.targets.program.judge import ProgramVerdict, Suppression
 from small_engine import Wait
 from small_release import SmallReleases
@@ -40,60 +37,6 @@ SCHEMAS = Path(__file__).parent / "schemas"
 SARIF = json.loads((SCHEMAS / "sarif-2.1.0-rtm.5.json").read_text())
 JUNIT = xmlschema.XMLSchema(SCHEMAS / "jenkins-junit.xsd")
 NASTY = "]]></failure><script>\u202e\x1b[31m&"
-RIGHT, WRONG = (Observation("sum", "1", "64.0"),), (Observation("sum", "3", "0.0"),)
-
-
-def side(place: str, *, is_write: bool) -> Side:
-    return Side(
-        operation="d2h",
-        label=f"d2h@{place}:step#1",
-        lane="stream 1",
-        is_host=not is_write,
-        is_write=is_write,
-        stack=((place, 5, "step"),),
-    )
-
-
-def finding(signature: str, place: str = "x.py") -> Race:
-    return Race(
-        hazard=Hazard.READ_AFTER_WRITE,
-        signature=signature,
-        buffer="host (step)",
-        nbytes=4,
-        count=1,
-        first=side(place, is_write=True),
-        second=side(place, is_write=False),
-        edge="wait",
-        pairs=(),
-    )
-
-
-def verdicts(*findings: Race, verdict: Verdict, **fields: Any) -> ProgramVerdict:
-    outcome = Outcome(ending=Ending.FINISHED, findings=findings, observations=RIGHT)
-    held = msgspec.structs.replace(outcome, findings=(), observations=WRONG)
-    landings = [
-        LandingRun(holds=(Hold(op=one.first.label),), base=outcome, what=held, is_harmful=True)
-        for one in findings
-    ]
-    is_all = verdict is Verdict.BENIGN
-    races = tuple(
-        JudgedRace(
-            race=one,
-            effect=Effect.BENIGN if is_all else Effect.DIVERGENT,
-            landings=1,
-            landing=None if is_all else run,
-        )
-        for one, run in zip(findings, landings, strict=True)
-    )
-    search = LandingSearch(
-        races=races,
-        harms=() if is_all else tuple(landings),
-        runs=2,
-        left=int(not is_all),
-        tried=Tried(reach=Reach.COMBINATIONS if is_all else Reach.SOME, number=1),
-    )
-    found = ProgramVerdict(base=outcome, shown=outcome, search=search)
-    return msgspec.structs.replace(found, **fields)
 
 
 def forms(checked: Checked) -> tuple[str, list[dict[str, Any]]]:
@@ -209,6 +152,84 @@ def test_a_finding_of_a_program_is_written_by_the_command(
     page = html.read_text()
     for shown in ("Race on host (step)", "held until forced", "missing: nothing orders", "64.0"):
         assert shown in page
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+def test_a_gate_of_a_release_has_a_baseline_and_tells_github(
+    engine: str, engines: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is known passes from then on; what is new is annotated, and stands in the summary."""
+    monkeypatch.chdir(tmp_path)
+    Path("s").mkdir()
+    text = 'schema = 1\nname = "small"\ntitle = "t"\n\n[[requests]]\nname = "A"\nprompt_len = 1\n'
+    Path("s", "small.toml").write_text(f"{text}max_tokens = 1\naccepts = [1]\n")
+    words = [engine, "gate", "--release", "1.0", "--scenarios", "s", "--log", "log"]
+    env = {"GITHUB_STEP_SUMMARY": "summary.md"}
+    done = CliRunner().invoke(app, [*words, "--github"], env=env)
+    assert done.exit_code == 1
+    notes = [line for line in done.stdout.splitlines() if line.startswith("::error ")]
+    assert notes[0].startswith("::error file=s/small.toml,title=racegate%3A small%3A ")
+    summary = Path("summary.md").read_text()
+    assert summary.startswith("## racegate: DIVERGENT\n")
+    assert "| small | verdict: DIVERGENT" in summary
+    assert f"    racegate {engine} run s/small.toml" in summary
+    known = [*words, "--baseline", "known.json"]
+    assert CliRunner().invoke(app, [*known, "--write-baseline"]).exit_code == 0
+    again = CliRunner().invoke(app, [*known, "--github", "--sarif", "s.sarif"], env=env)
+    assert again.exit_code == 0, again.output
+    assert "::error" not in again.stdout
+    states = {
+        one["baselineState"]
+        for one in json.loads(Path("s.sarif").read_text())["runs"][0]["results"]
+    }
+    assert states == {"unchanged"}
+
+
+def program(monkeypatch: pytest.MonkeyPatch, found: ProgramVerdict, *words: str) -> Any:
+    """`torch run` of a program that was judged so."""
+    command = "racegate.cli.foreign.torch"
+    monkeypatch.setattr(f"{command}.open_device", lambda *given, **options: nullcontext())
+    monkeypatch.setattr(f"{command}.judge_on", lambda *given, **options: found)
+    Path("x.py").write_text("")
+    return CliRunner().invoke(app, ["torch", "run", *words, "x.py"])
+
+
+def test_a_program_is_annotated_at_its_own_lines_and_has_a_baseline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = verdicts(finding("a" * 12, str(tmp_path / "sub" / "x.py")), verdict=Verdict.DIVERGENT)
+    done = program(monkeypatch, found, "--github")
+    assert done.exit_code == 1
+    (note,) = [line for line in done.stdout.splitlines() if line.startswith("::error ")]
+    assert note.startswith("::error file=sub/x.py,line=5,title=racegate%3A x.py%3A aaaaaaaaaaaa::")
+    assert program(monkeypatch, found, "--baseline", "b.json", "--write-baseline").exit_code == 0
+    assert program(monkeypatch, found, "--baseline", "b.json").exit_code == 0
+    more = verdicts(finding("a" * 12), finding("c" * 12), verdict=Verdict.DIVERGENT)
+    done = program(monkeypatch, more, "--baseline", "b.json", "--github")
+    assert done.exit_code == 1
+    assert "not in b.json: x.py: cccccccccccc" in done.stderr
+    assert [line for line in done.stdout.splitlines() if "::error " in line and "ccc" in line]
+
+
+def test_a_failing_script_is_told_from_a_finding_by_its_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ended = Outcome(ending=Ending.FAILED, exit_code=5, message="it failed")
+    failed = ProgramVerdict(base=ended, shown=ended)
+    raced = verdicts(finding("a" * 12), verdict=Verdict.DIVERGENT)
+    codes = {
+        (name, words): program(monkeypatch, found, *words).exit_code
+        for name, found in (("failed", failed), ("raced", raced))
+        for words in ((), ("--error-exitcode", "99"))
+    }
+    assert codes == {
+        ("failed", ()): 7,
+        ("failed", ("--error-exitcode", "99")): 5,
+        ("raced", ()): 1,
+        ("raced", ("--error-exitcode", "99")): 99,
+    }
 
 
 def test_failing_parts_of_a_job_are_in_the_order_of_its_cases() -> None:

@@ -17,7 +17,7 @@ from racegate.check.repro.explain import explain_conflict
 from racegate.cli.app import app
 from racegate.oracles.ordering import find_conflicts
 from racegate.oracles.paths import ExplainError
-from racegate.report.text import cause_panel, print_picture
+from racegate.report.text import print_cause, print_picture
 from racegate.report.timeline.chrome import chrome_trace
 from racegate.report.timeline.model import Role, racing_pair, timeline_of
 from racegate.report.timeline.overview import svg_overview
@@ -166,7 +166,7 @@ def test_hostile_names_are_escaped() -> None:
     assert json.loads(chrome_trace(hostile.timeline))
     console = PrintableConsole(width=200)
     with console.capture() as told:
-        console.print(cause_panel(hostile.account))
+        print_cause(console, hostile.account)
         print_picture(console, plain_timeline(hostile.timeline))
     assert "\\x1b" in told.get() and not {"\x1b", "\u202e"} & set(told.get())
 
@@ -254,7 +254,7 @@ def test_the_page_of_a_race_says_it_all_and_loads_nothing(tmp_path: Path) -> Non
 SCENARIO = SCENARIOS / "finish_and_condense.toml"
 SEEDED = ["--fault", "accepted-copy-after-row-move"]
 ONE = ["-k", "finish-and-condense", "--workers", "1", "--explore", "eager"]
-GATE = ["gate", "--scenarios", str(SCENARIOS), *ONE, *SEEDED]
+GATE = ["gate", "-v", "--scenarios", str(SCENARIOS), *ONE, *SEEDED]
 
 
 def drawn_by(call: list[str], folder: Path, *options: str) -> list[str]:

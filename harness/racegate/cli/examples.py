@@ -8,7 +8,7 @@ from __future__ import annotations
 EXAMPLES = {
     "demo": "",
     "doctor": "",
-    "docs": "gate",
+    "docs": "start_program",
     "new scenario": "rows-change-hands",
     "gate": "-k 'align and not graph'",
     "run": "finish-and-condense --fault accepted-copy-after-row-move --html race.html",

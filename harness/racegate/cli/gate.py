@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 import msgspec
 import typer
 from rich.table import Column, Table
 
-from racegate.check.checker import Checker
+from racegate.check.repro.minimise import as_found
 from racegate.check.repro.search import BUDGET
 from racegate.cli.ci import (
-    BaselineOption,
     ChangedOption,
     CiOptions,
-    GithubOption,
-    JunitOption,
-    SarifOption,
-    UpdateOption,
-    beside_baseline,
+    VerboseOption,
+    detail_of,
+    ratchet_of,
+    with_ci,
     write_reports,
 )
 from racegate.cli.options import (
@@ -40,11 +40,13 @@ from racegate.cli.options import (
     benign_of,
     cores,
     folder_of_scripts,
+    folder_to_fill,
     loaded_scripts,
     progress_bar,
     say,
     stdout_console,
     tell,
+    write_text,
 )
 from racegate.cli.pictures import (
     HtmlOption,
@@ -56,16 +58,26 @@ from racegate.cli.pictures import (
 from racegate.faults.catalogue import find_fault
 from racegate.history.exit_code import ExitCode
 from racegate.history.finding import Benign, Verdict
-from racegate.history.witness import load_witnesses
+from racegate.history.witness import load_witnesses, save
+from racegate.jobs.causes import CauseLook, look_into
 from racegate.jobs.gate import GateJudge, GateResult, GateSpec, run_gate
 from racegate.jobs.pools.time_limit import TIMEOUT_S
 from racegate.jobs.selection import changed_files
 from racegate.jobs.stopping import StoppedError, known_result
-from racegate.report.text import print_gate
-from racegate.report.timeline.drawing import Examined, seen_in
+from racegate.report.causes import (
+    BLOCKS_MAX,
+    ToldCause,
+    sight_text,
+    told_of_account,
+    told_plainly,
+)
+from racegate.report.text import GateView, print_gate, standing_in
+from racegate.report.timeline.drawing import Examined, page_of, seen_in
 from racegate.scenario.shipped import shipped_scripts
 
 app = typer.Typer(add_completion=False)
+
+NAME_LENGTH_MAX = 100
 
 MustFailOption = Annotated[
     Path | None,
@@ -86,6 +98,7 @@ ListOption = Annotated[
 
 
 @app.command()
+@with_ci
 def gate(
     fault: FaultOption = None,
     scenarios: ScriptsOption = None,
@@ -102,28 +115,25 @@ def gate(
     strict: StrictOption = None,
     timeout: TimeoutOption = TIMEOUT_S,
     changed: ChangedOption = None,
-    baseline: BaselineOption = None,
-    update_baseline: UpdateOption = None,
-    junit: JunitOption = None,
-    sarif: SarifOption = None,
-    github: GithubOption = None,
+    *,
+    ci: CiOptions,
     svg: SvgOption = None,
     html: HtmlOption = None,
     trace_out: TraceOutOption = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Write a witness and a page of each cause here.",
+            callback=folder_to_fill,
+        ),
+    ] = None,
+    verbose: VerboseOption = None,
     json: JsonOption = None,
 ) -> None:
     """Run every scenario on the virtual device through all oracles. The result is the same for any
     number of workers.
     """
-    ci = CiOptions(
-        junit=junit,
-        sarif=sarif,
-        is_github=bool(github),
-        is_annotated=json != "-",
-        baseline=baseline,
-        is_update=bool(update_baseline),
-    )
-    ci.check()
     given = _chosen(_given(scenarios, must_fail), changed, select)
     if only_list:
         _print_list(given, json)
@@ -140,7 +150,16 @@ def gate(
     )
     run = partial(run_gate, given, look=look, fault=fault, seed=seed, timeout_s=timeout)
     wanted = PictureFiles(svg, html, trace_out)
-    shown = _Shown(benign=benign_of(strict), ci=ci, json=json, wanted=wanted)
+    shown = _Shown(
+        benign=benign_of(strict),
+        ci=ci,
+        json=json,
+        wanted=wanted,
+        detail=detail_of(verbose),
+        budget=look.budget,
+        seed=seed,
+        out=out,
+    )
     raise typer.Exit(_gated(partial(run, workers=workers or cores()), given, shown))
 
 
@@ -156,29 +175,61 @@ def _gated(run: Callable[..., GateResult], given: GateSpec, shown: _Shown) -> in
             progress.stop()
             # Half a gate is no baseline, nor beside one, and nobody looked for what to draw.
             half = replace(shown, ci=shown.ci._replace(baseline=None), wanted=PictureFiles())
-            half.show(known_result(error, GateResult), given, None)
+            half.show(known_result(error, GateResult), given, is_looked_into=False)
             raise
-    return shown.show(found, given, _first_seen(given, found))
+    # What would be run again may be what is broken.
+    return shown.show(found, given, is_looked_into=found.verdict is not Verdict.BROKEN_HARNESS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Shown:
-    """How the result is told."""
+    """How the result is told. budget: of a search for a run in which a user sees what is wrong
+
+    out: a folder for a witness and a page of each cause
+    """
 
     benign: Benign
     ci: CiOptions
     json: str | None
     wanted: PictureFiles
+    detail: GateView
+    budget: int | None
+    seed: int
+    out: Path | None
 
-    def show(self, found: GateResult, given: GateSpec, seen: Examined | None) -> int:
-        """Tells it, draws what was looked at, and gives the exit code."""
+    def show(self, found: GateResult, given: GateSpec, *, is_looked_into: bool) -> int:
+        """Tells it, draws the first cause, and gives the exit code."""
         judged = msgspec.structs.replace(found, benign=self.benign)
-        result = beside_baseline(judged, self.ci)
-        shown = {} if seen is None else {seen.judged.result.scenario: seen.shown}
-        tell(self.json, result, lambda: print_gate(stdout_console(), result, shown))
-        write_reports(result, given, self.ci)
-        draw(self.wanted, seen)
+        is_sound = judged.verdict is not Verdict.BROKEN_HARNESS
+        ratchet = ratchet_of(judged.scenarios, self.ci, self.benign) if is_sound else None
+        result = msgspec.structs.replace(judged, baseline=ratchet)
+        causes = None
+        seen: list[Examined | None] = []
+        shown = {}
+        if is_looked_into:
+            standing = standing_in(result)[:BLOCKS_MAX]
+            looked = [
+                look_into(shared, given, budget=self.budget, seed=self.seed) for shared in standing
+            ]
+            seen = [seen_in(one.checker, one.result, one.fault) for one in looked]
+            causes = [self._told(*pair) for pair in zip(looked, seen, strict=True)]
+            shown = {one.judged.result.scenario: one.shown for one in seen if one is not None}
+        show = partial(print_gate, causes=causes, detail=self.detail, shown=shown)
+        tell(self.json, result, lambda: show(stdout_console(), result))
+        write_reports(result, given, self.ci, self.json)
+        draw(self.wanted, seen[0] if seen else None)
         return result.exit_code
+
+    def _told(self, looked: CauseLook, seen: Examined | None) -> ToldCause:
+        """One cause, with what was written of it."""
+        if seen is None:
+            return told_plainly(looked.shared)
+        told = told_of_account(
+            looked.shared, seen.found.account, looked.result.schedule, sight_text(looked.sight)
+        )
+        if self.out is None:
+            return told
+        return told._replace(files=_write_cause(self.out, looked, seen, seed=self.seed))
 
 
 def _given(named: Path | None, must_fail: Path | None) -> GateSpec:
@@ -199,20 +250,15 @@ def _chosen(given: GateSpec, changed: str | None, select: str | None) -> GateSpe
     return given if select is None else given.selected(select)
 
 
-def _first_seen(given: GateSpec, result: GateResult) -> Examined | None:
-    """The first scenario with a finding, run again to be looked at: one defect shows in many. One
-    in which it matters comes before one in which it does not.
-    """
-    if result.verdict is Verdict.BROKEN_HARNESS:
-        return None  # what it would run again may be what is broken
-    found = [run for run in result.scenarios if run.findings]
-    matter = [run for run in found if run.verdict is not Verdict.BENIGN]
-    if not found:
-        return None
-    run = (*matter, *found)[0]
-    path, scenario = next(each for each in given.scenarios if each[1].name == run.scenario)
-    fault = None if run.fault is None else find_fault(run.fault)
-    return seen_in(Checker(scenario, replay=f"racegate run {path}"), run, fault)
+def _write_cause(folder: Path, looked: CauseLook, seen: Examined, *, seed: int) -> tuple[str, ...]:
+    """A witness and a page, named after the signature; what is printed of them."""
+    name = re.sub(r"[^A-Za-z0-9_.]+", "-", looked.shared.signature).strip("-")[:NAME_LENGTH_MAX]
+    witness, page = folder / f"{name}.witness.json", folder / f"{name}.html"
+    scenario = looked.checker.scenario
+    found = as_found(scenario, looked.result, looked.fault, title=scenario.title, seed=seed)
+    save(found, witness)
+    write_text(page, page_of(seen))
+    return (f"racegate replay {quote(str(witness))}", f"page: {page}")
 
 
 def _print_list(given: GateSpec, json: str | None) -> None:

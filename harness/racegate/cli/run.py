@@ -10,7 +10,8 @@ from typing import Annotated
 import typer
 
 from racegate.check.checker import Checker
-from racegate.check.repro.search import BUDGET, search
+from racegate.check.repro.minimise import gone_on
+from racegate.check.repro.search import BUDGET, FailureSighting, search
 from racegate.check.repro.unrealised import with_reasons
 from racegate.cli.options import (
     Audit,
@@ -51,6 +52,7 @@ from racegate.history.schedule import Schedule, parse_schedule
 from racegate.history.witness import save
 from racegate.jobs.pools.time_limit import TIMEOUT_S, limited_time
 from racegate.jobs.stopping import StoppedError
+from racegate.report.causes import sight_text
 from racegate.report.text import print_run
 from racegate.report.timeline.drawing import seen_in
 from racegate.scenario.files import explicit, load, script_file
@@ -113,25 +115,34 @@ def run(
         assert trace is not None
         loaded, command = _from_log(trace, rows=rows, scale=scale, step_ms=step_ms, seed=seed)
     schedule = Schedule() if hold is None else parse_schedule(hold)
-    found = None if fault is None else find_fault(fault)
-    is_audited = audit is Audit.ON
+    found, is_audited = None if fault is None else find_fault(fault), audit is Audit.ON
     with limited_time(timeout, f"running {loaded.name}"):
         checker = Checker(loaded, replay=command, cuda=site)
-        judged = None
+        judged = sight = None
         if explore is Explore.EAGER:
             judged = checker.run_judged(schedule=schedule, fault=found, is_audited=is_audited)
             result = with_reasons(checker, judged.result, found)
         else:
-            searched = partial(search, checker, fault=found, budget=budget, seed=seed)
-            with counted("searching schedules", total=budget) as on_run:
-                result = searched(is_audited=is_audited, on_run=on_run)
+            searched = partial(_searched, checker, found, budget=budget, seed=seed)
+            result, sight = searched(is_audited=is_audited)
     result = result if is_audited or device is ExecutionDevice.CUDA else unaudited(result)
     seen = seen_in(checker, result, found, judged)
-    tell(json, result, lambda: print_run(stdout_console(), result, shown_of(seen)))
+    show = partial(print_run, shown=shown_of(seen), further=sight_text(sight))
+    tell(json, result, lambda: show(stdout_console(), result))
     draw(PictureFiles(svg, html, trace_out), seen)
     if witness is not None:
         _write_witness(witness, checker.scenario, result, found, seed=seed)
     raise typer.Exit(exit_code([result.verdict], benign=benign_of(strict)))
+
+
+def _searched(
+    checker: Checker, fault: Fault | None, *, budget: int, seed: int, is_audited: bool
+) -> tuple[RunResult, FailureSighting | None]:
+    """The ladder behind a bar, and on to a run in which a user sees what is wrong."""
+    climb = partial(search, checker, fault=fault, budget=budget, seed=seed, is_audited=is_audited)
+    with counted("searching schedules", total=budget) as on_run:
+        result = climb(on_run=on_run)
+    return gone_on(checker, result, fault, budget=budget, seed=seed)
 
 
 def _from_log(

@@ -62,6 +62,15 @@ def scenarios_cover(
             help="Make scripts with the pairs that are missing, and write them here.",
         ),
     ] = None,
+    start: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            exists=True,
+            file_okay=False,
+            help="Scripts that an array begins with, beside those that are drawn.",
+        ),
+    ] = None,
     seed: SeedOption = 0,
     draws: Annotated[int, typer.Option(min=1, help="Scenarios drawn for an array.")] = 200,
     tries: Annotated[int, typer.Option(min=0, help="Crossings for each script of it.")] = 200,
@@ -75,7 +84,8 @@ def scenarios_cover(
     with named("scripts", total=len(loaded)) as on_script:
         found = covered_by((one for _, one in loaded), on_script)
     if out is not None:
-        spec = CoverSpec(seed=seed, draws=draws, tries=tries, shrinks=shrinks)
+        first = () if start is None else tuple(one for _, one in loaded_scripts(start))
+        spec = CoverSpec(start=first, seed=seed, draws=draws, tries=tries, shrinks=shrinks)
         found = _with_array(found, spec, out)
     tell(json, found, lambda: print_cover(stdout_console(), found))
     is_whole = not any(found.missing.values()) or out is not None

@@ -215,7 +215,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     kind: what is wrong; message: the same in words, with what to do about it
     hazard: which kind of danger it is; None of a crash or a deadlock, and of a wrong value in a run
         that has a race or a value of another, which may be its cause
-    signature: the same for the same defect in every run; no step, request or value is part of it
+    signature: the same for the same defect in every run; no step, request or value is part of it,
+        but of a change, which is what it is by its values
     buffer: the buffer that is raced on, or that holds another's value
     op: the operation or host action that comes first, or that reads; other: the racing one
     edge: name of the edge that should order the two
@@ -247,6 +248,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     race: Race | None = None
 
 
+# What a user sees of a failure.
+_SEEN = (FindingKind.LOSS, FindingKind.DEADLOCK, FindingKind.CRASH)
 # Findings that say no more than that something is wrong.
 _EFFECTS = (FindingKind.DIVERGENCE, FindingKind.INVARIANT, FindingKind.LOSS)
 
@@ -316,6 +319,11 @@ def failure_in(findings: Sequence[Finding]) -> Finding | None:
     """The finding that a failure is known by: its first wrong value, else its first race."""
     wrong = (finding for finding in findings if finding.kind is not FindingKind.CONFLICT)
     return next(wrong, findings[0] if findings else None)
+
+
+def is_seen(findings: Sequence[Finding]) -> bool:
+    """Whether a user sees that something is wrong: in the tokens, or because the engine stops."""
+    return any(finding.kind in _SEEN for finding in findings)
 
 
 def signature_of(findings: Sequence[Finding]) -> str | None:

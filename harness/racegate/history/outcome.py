@@ -8,7 +8,14 @@ import msgspec
 
 from racegate.history.breakage import Breakage
 from racegate.history.exit_code import ExitCode
-from racegate.history.finding import Benign, Finding, Verdict, exit_code
+from racegate.history.finding import (
+    Benign,
+    Finding,
+    Verdict,
+    exit_code,
+    failure_in,
+    is_seen,
+)
 from racegate.history.stats import Stats
 from racegate.history.trace import HoldOutcome
 from racegate.history.verdict import NOTHING_TRIED, Tried, verdict_text
@@ -17,8 +24,13 @@ from racegate.scenario.strict import StrictStruct
 
 SCHEMA = "racegate/1"
 
-# What a gate that compares may end with.
-_WORST_FIRST = (ExitCode.FINDING, ExitCode.INCONCLUSIVE, ExitCode.CLEAN)
+# What a gate may end with: what was found counts also where a target was lost.
+_WORST_FIRST = (
+    ExitCode.FINDING,
+    ExitCode.BROKEN_HARNESS,
+    ExitCode.INCONCLUSIVE,
+    ExitCode.CLEAN,
+)
 
 
 class SearchSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,11 +74,16 @@ class Comparison(StrictStruct, frozen=True, kw_only=True):
     unmet: tuple[str, ...] = ()
 
     @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What the change shows and the base does not."""
+        return (*(() if self.changed is None else (self.changed,)), *self.new)
+
+    @property
     def code(self) -> ExitCode:
         """What a gate ends with that asks for this scenario alone: what base and change have in
         common is no finding, whatever its verdict.
         """
-        if self.changed is not None or self.new:
+        if self.findings:
             return ExitCode.FINDING
         return ExitCode.INCONCLUSIVE if self.unmet else ExitCode.CLEAN
 
@@ -114,6 +131,14 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
         """The verdict as it is printed, with what was tried."""
         return verdict_text(self.verdict, self.tried)
 
+    def gate_code(self, benign: Benign = Benign.PASS) -> ExitCode:
+        """What a gate of this scenario alone ends with: beside a base, what differs from it
+        decides. benign: what BENIGN is where nothing was compared
+        """
+        if self.comparison is not None:
+            return self.comparison.code
+        return exit_code([self.verdict], benign=benign)
+
 
 UNAUDITED = (
     "footprints were not audited: that operations touch only the rows they declare is assumed, and "
@@ -144,13 +169,16 @@ class GatedResults(msgspec.Struct, frozen=True, kw_only=True):
 
     def exit_code(self, benign: Benign = Benign.PASS) -> ExitCode:
         """What the gate ends with: beside a base, what differs from it decides, if anything ran.
+        A target that was lost is BROKEN_HARNESS, unless something was found.
 
         benign: what BENIGN is where nothing was compared
         """
-        compared = [one.comparison.code for one in self.results if one.comparison is not None]
-        if compared and self.run:
-            return next(code for code in _WORST_FIRST if code in compared)
-        return exit_code([result.verdict for result in self.results], benign=benign)
+        codes = [one.comparison.code for one in self.results if one.comparison is not None]
+        if not codes or not self.run:
+            codes = [exit_code([result.verdict for result in self.results], benign=benign)]
+        if any(result.is_lost for result in self.results):
+            codes.append(ExitCode.BROKEN_HARNESS)
+        return next(code for code in _WORST_FIRST if code in codes)
 
 
 def gated(results: Sequence[RunResult]) -> GatedResults:
@@ -165,6 +193,60 @@ def gated(results: Sequence[RunResult]) -> GatedResults:
         verdict=next(decisive, Verdict.INCONCLUSIVE),
         results=tuple(results),
     )
+
+
+class SharedFinding(msgspec.Struct, frozen=True, kw_only=True):
+    """What several scenarios fail with, known by one signature.
+
+    seen: the runs with the finding of each; first the one that tells most: in which a user sees
+        what is wrong, then in which something is, and of those the smallest
+    """
+
+    signature: str
+    seen: tuple[tuple[RunResult, Finding], ...]
+
+    @property
+    def scenarios(self) -> tuple[str, ...]:
+        """The names of those that show it."""
+        return tuple(dict.fromkeys(run.scenario for run, _ in self.seen))
+
+
+def shared_findings(
+    results: Sequence[RunResult], *, benign: Benign = Benign.PASS
+) -> tuple[SharedFinding, ...]:
+    """What a job counts, each signature once; first what most scenarios show. benign: what BENIGN
+    is for it
+    """
+    found: dict[str, list[tuple[RunResult, Finding]]] = {}
+    for run in results:
+        for finding in _counted_in(run, benign):
+            found.setdefault(finding.signature, []).append((run, finding))
+    shared = [
+        SharedFinding(signature=signature, seen=tuple(sorted(seen, key=_told_first)))
+        for signature, seen in found.items()
+    ]
+    return tuple(sorted(shared, key=lambda one: -len(one.scenarios)))
+
+
+def _counted_in(run: RunResult, benign: Benign) -> tuple[Finding, ...]:
+    """The findings of a run that have a verdict of their own, and else the one that it is known
+    by.
+    """
+    if exit_code([run.verdict], benign=benign) is not ExitCode.FINDING:
+        return ()
+    verdicts = [(one, one.verdict) for one in run.findings if one.verdict is not None]
+    wrong = [one for one, said in verdicts if exit_code([said], benign=benign)]
+    if wrong:
+        return (*(one for one in run.findings if one.verdict is None), *wrong)
+    failure = failure_in(run.findings)
+    return () if failure is None else (failure,)
+
+
+def _told_first(seen: tuple[RunResult, Finding]) -> tuple[bool, bool, int, int]:
+    run, finding = seen
+    verdict = run.verdict if finding.verdict is None else finding.verdict
+    holds = finding.holds or run.schedule
+    return (not is_seen(run.findings), verdict is not Verdict.DIVERGENT, len(holds), run.stats.ops)
 
 
 class Failing(msgspec.Struct, frozen=True, kw_only=True):

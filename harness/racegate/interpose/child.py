@@ -40,7 +40,7 @@ from racegate.interpose.gpu.install import GpuDevice
 from racegate.interpose.gpus import GPUS, VIRTUAL_GPU, GpuFacts
 from racegate.interpose.kernels.memo import Memo
 from racegate.interpose.outcome import DEVICE, CompileMode, DeviceKind, Ending, Job, Outcome, Plan
-from racegate.interpose.program.failures import is_ours, words_for
+from racegate.interpose.program.failures import is_ours, missing_for, words_for
 from racegate.interpose.program.imports import track_allocator_settings
 from racegate.interpose.program.install import Installed, enter, install
 from racegate.interpose.program.leftovers import adopt_orphans, end_children
@@ -263,6 +263,8 @@ def run_program(child: Child, argv: list[str]) -> int:
         return INTERRUPTED
     except BaseException as error:  # noqa: BLE001  the script's own failure, told as Python tells it
         traceback.print_exception(type(error), error, _program_part(error.__traceback__))
+        if missing := missing_for(error):
+            child.refuse(missing)
         if is_ours(error):
             child.refuse(words_for(error, "the program"))
         code, message = 1, f"{type(error).__name__}: {error}"
@@ -338,13 +340,14 @@ def _end_leftovers(job: Job) -> None:
             print(f"racegate: ended {name}, which the program had left behind", file=sys.stderr)
 
 
-def main() -> None:
-    """Serves one program at a time."""
+def main(prepare: Callable[[], None] = lambda: None) -> None:
+    """Serves one program at a time. prepare: what is done once, for all of them"""
     stdin = RewoundInput(sys.argv[1])
     server = JobServer.of_arguments(sys.argv[2:4], Job)
     adopt_orphans()
     library = Path(os.environ.pop("LD_PRELOAD").partition(":")[0])
     child = Child(library, kind=DeviceKind(os.environ.pop(DEVICE)))
+    prepare()
     gc.collect()
     gc.freeze()  # torch's own objects are many, and no run has to look for garbage among them
     serve(child, server, stdin)

@@ -16,9 +16,11 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from racegate.interpose.device.session import Session
+from racegate.interpose.kernels.aliases import bytes_of
 from racegate.interpose.outcome import CompileMode
 from racegate.interpose.program.imports import AfterImport
 
+EQUAL_TIMES = "times that the compiler asked for to choose by (all are equal)"
 PLAIN_PYTHON = "calls of torch.compile whose regions ran as plain Python (--compile eager)"
 # Of the compiler's own work; what it does besides happens while the program runs.
 _COMPILING = ("DYNAMO", "LAZY_BACKWARD")
@@ -34,7 +36,13 @@ def follow_compiler(
     refuse: ends the run because compiled regions were asked for and this torch cannot
     """
     if mode is not CompileMode.EAGER and _SEES_REGIONS:
-        AfterImport({"torch._dynamo.callback": partial(_hide_compiler, session)}).install()
+        AfterImport(
+            {
+                "torch._dynamo.callback": partial(_hide_compiler, session),
+                "torch._inductor.runtime.benchmarking": partial(_call_all_equal, session),
+                "torch._inductor.async_compile": partial(_see_host_kernels, session),
+            }
+        ).install()
         return
     os.environ["TORCHDYNAMO_DISABLE"] = "1"
     config = sys.modules.get("torch._dynamo.config")
@@ -69,6 +77,56 @@ def _hide_compiler(session: Session, callback: ModuleType) -> None:
                 yield
 
     callback.CompilationCallbackHandler.install_callbacks = install_callbacks
+
+
+def _see_host_kernels(session: Session, compiler: ModuleType) -> None:
+    """compiler: torch._inductor.async_compile. What a region's kernels for the CPU do with pinned
+    memory is an access of the host, of their whole arguments.
+    """
+    plain = compiler.AsyncCompile.cpp_pybinding
+
+    def cpp_pybinding(self: object, argtypes: list[str], source: str) -> Callable[..., object]:
+        kernel = plain(self, argtypes, source)
+        is_read = [kind.startswith("const ") for kind in argtypes]
+
+        def run(*args: object) -> object:
+            if session.spans.pinned:
+                reads: list[tuple[int, int]] = []
+                writes: list[tuple[int, int]] = []
+                for one, only_read in zip(args, is_read, strict=True):
+                    if isinstance(one, torch.Tensor) and session.spans.find(one.data_ptr()):
+                        (reads if only_read else writes).extend(bytes_of(session, one))
+                kind = "host write" if writes else "host read"
+                session.host_access(f"{kind} (compiled)", tuple(reads), tuple(writes))
+            return kernel(*args)
+
+        return run
+
+    compiler.AsyncCompile.cpp_pybinding = cpp_pybinding
+
+
+class _EqualTimes:
+    """In the place of the compiler's stopwatch. plain: the compiler's own, for what is no time"""
+
+    def __init__(self, session: Session, plain: object) -> None:
+        self._session = session
+        self._plain = plain
+
+    def benchmark(self, *args: object, **kwargs: object) -> float:
+        """Runs nothing: the times of an interpreter say nothing."""
+        self._session.not_seen[EQUAL_TIMES] += 1
+        return 1.0
+
+    benchmark_cpu = benchmark_gpu = benchmark_gpu_with_cuda_graph = benchmark
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._plain, name)
+
+
+def _call_all_equal(session: Session, benchmarking: ModuleType) -> None:
+    """benchmarking: torch._inductor.runtime.benchmarking."""
+    plain = benchmarking.benchmarker
+    benchmarking.benchmarker = _EqualTimes(session, plain)  # type: ignore[attr-defined]
 
 
 def compiled_regions() -> int:

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from racegate.history.exit_code import ExitCode
-from racegate.history.finding import Benign, FindingKind, exit_code, signature_of
+from racegate.history.finding import Benign, FindingKind, signature_of
 from racegate.history.outcome import RunResult
 from racegate.scenario.errors import BadInputError
 from racegate.scenario.strict import StrictStruct
@@ -66,24 +66,29 @@ class Ratchet(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def findings_of(results: Iterable[RunResult]) -> set[KnownFinding]:
-    """What each scenario's failure is known by, and every race beside it."""
+    """What each scenario's failure is known by, and every race beside it; beside a base, all that
+    differs from it.
+    """
     return {
         KnownFinding(scenario=result.scenario, signature=signature)
         for result in results
-        for signature in {signature_of(result.findings), *_races(result)}
+        for signature in _signatures(result)
         if signature is not None
     }
 
 
-def _races(result: RunResult) -> set[str]:
-    return {one.signature for one in result.findings if one.kind is FindingKind.CONFLICT}
+def _signatures(result: RunResult) -> set[str | None]:
+    if result.comparison is not None:
+        return {one.signature for one in result.comparison.findings}
+    races = {one.signature for one in result.findings if one.kind is FindingKind.CONFLICT}
+    return {signature_of(result.findings), *races}
 
 
 def compared(
     results: Sequence[RunResult], baseline: Iterable[KnownFinding], *, benign: Benign
 ) -> Ratchet:
     """What was found beside what is known. What passes is no finding."""
-    wrong = [r for r in results if exit_code([r.verdict], benign=benign) is ExitCode.FINDING]
+    wrong = [result for result in results if result.gate_code(benign) is ExitCode.FINDING]
     seen, before = findings_of(wrong), set(baseline)
     run = {result.scenario for result in results}
     missing = before - seen

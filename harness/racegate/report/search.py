@@ -27,8 +27,8 @@ from racegate.report.cause.shared import SharedCause
 from racegate.report.objects import FindingsObject
 from racegate.report.text import (
     ShownFinding,
-    cause_panel,
     print_breakages,
+    print_cause,
     print_picture,
     print_run,
     print_selfcheck,
@@ -104,7 +104,7 @@ def print_explanation(
     show the race; account: of a failure
     """
     if account is not None:
-        console.print(cause_panel(account))
+        print_cause(console, account)
     if isinstance(explanation, Ordered):
         console.print(f"ordered: {explanation.first} comes before {explanation.second}")
         console.print(f"  {explanation.first}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from rich.console import Console, Group, RenderableType
@@ -12,9 +13,10 @@ from rich.table import Table
 from racegate.explore.features.apart import PairCoverage
 from racegate.history.breakage import Breakage
 from racegate.history.finding import ASSUMPTIONS, Finding, FindingKind, Verdict
-from racegate.history.outcome import UNAUDITED, RunResult
+from racegate.history.outcome import UNAUDITED, RunResult, SharedFinding, shared_findings
 from racegate.report.cause.account import Account
 from racegate.report.cause.pair import Relation
+from racegate.report.causes import ToldCause, last_line, print_causes, told_plainly
 from racegate.scenario.untrusted.console import line, lines
 from racegate.scenario.untrusted.text import many
 
@@ -73,17 +75,35 @@ def _cell(run: RunResult) -> str:
     return run.text if run.verdict is Verdict.BENIGN else str(run.verdict)
 
 
+class GateView(StrEnum):
+    """How much of a gate is printed. CAUSES: a screen; ALL: also each scenario"""
+
+    CAUSES = "causes"
+    ALL = "all"
+
+
 def print_gate(
-    console: Console, result: GateResult, shown: Mapping[str, ShownFinding] | None = None
+    console: Console,
+    result: GateResult,
+    causes: Sequence[ToldCause] | None = None,
+    detail: GateView = GateView.CAUSES,
+    shown: Mapping[str, ShownFinding] | None = None,
 ) -> None:
-    """The table, findings of each failing scenario, and the verdict with its assumptions. shown: of
-    scenarios, by name
+    """Each cause once, what else keeps the gate from passing, and the verdict with its assumptions.
+
+    causes: looked into; None: as the findings say them; shown: of scenarios, by name
     """
-    console.print(gate_table(result.scenarios))
-    for run in result.scenarios:
-        if run.findings or run.unmet or run.breakages:
-            console.print(line((run.scenario, "bold")))
-            _print_details(console, run, (shown or {}).get(run.scenario))
+    if causes is None:
+        causes = [told_plainly(shared) for shared in standing_in(result)]
+    if detail is GateView.ALL:
+        console.print(gate_table(result.scenarios))
+        for run in result.scenarios:
+            if run.findings or run.unmet or run.breakages:
+                console.print(line((run.scenario, "bold")))
+                _print_details(console, run, (shown or {}).get(run.scenario))
+    print_causes(console, causes, STYLE)
+    if detail is GateView.CAUSES:
+        print_unfinished(console, result.scenarios)
     print_reasons(console, "not exercised", result.unmet)
     if any(UNAUDITED in run.warnings for run in result.scenarios):
         print_reasons(console, "warning", [UNAUDITED])
@@ -101,9 +121,30 @@ def print_gate(
         f"{many(stats.ops, 'operation')}, {many(stats.conflicts, 'conflict')}, "
         f"{many(stats.findings, 'finding')}"
     )
-    console.print(line((result.verdict, STYLE[result.verdict]), f": {counts}"))
+    if causes:
+        console.print(counts)
+        counts = last_line(causes, scenarios=stats.scenarios)
+    told = line((result.verdict, STYLE[result.verdict]), f": {counts}")
+    console.print(told, soft_wrap=True)
     if result.verdict is Verdict.PROVED:
         _print_assumptions(console)
+
+
+def standing_in(result: GateResult) -> tuple[SharedFinding, ...]:
+    """What a gate counts and its baseline, if it has one, does not let stand."""
+    known = result.baseline
+    runs = [run for run in result.scenarios if known is None or not known.lets_stand(run)]
+    return shared_findings(runs, benign=result.benign)
+
+
+def print_unfinished(console: Console, results: Sequence[RunResult]) -> None:
+    """Scenarios that did not exercise what they had to, and errors of the harness in them."""
+    unmet = [f"{run.scenario}: {reason}" for run in results for reason in run.unmet]
+    print_reasons(console, "not exercised", unmet[:FINDINGS_SHOWN_MAX])
+    if len(unmet) > FINDINGS_SHOWN_MAX:
+        console.print(f"... and {len(unmet) - FINDINGS_SHOWN_MAX} more (-v has all)")
+    for run in results:
+        print_breakages(console, run.breakages)
 
 
 def pairs_text(pairs: Iterable[PairCoverage]) -> str:
@@ -133,8 +174,13 @@ def print_selfcheck(console: Console, check: SelfCheck) -> None:
     )
 
 
-def print_run(console: Console, run: RunResult, shown: ShownFinding | None = None) -> None:
-    """One run: configuration, verdict, findings, counts. shown: of what was found"""
+def print_run(
+    console: Console, run: RunResult, shown: ShownFinding | None = None, further: str = ""
+) -> None:
+    """One run: configuration, verdict, findings, counts. shown: of what was found
+
+    further: what came of looking for a run in which a user sees it
+    """
     fault = () if run.fault is None else (", fault ", (run.fault, "bold"))
     console.print(line((run.scenario, "bold"), f" on {run.device}", *fault))
     engine = run.config["engine"]
@@ -148,6 +194,8 @@ def print_run(console: Console, run: RunResult, shown: ShownFinding | None = Non
         counts = f" ({hold.realised} of {many(hold.matched, 'operation')})"
         console.print(line(f"hold {hold.hold}: ", state, counts))
     _print_details(console, run, shown)
+    if further:
+        console.print(further)
     stats = run.stats
     console.print(
         f"{many(stats.steps, 'step')}, {many(stats.ops, 'operation')} ({stats.overlapped_ops} may "
@@ -177,11 +225,11 @@ def _searched(run: RunResult) -> str:
 def _print_details(console: Console, run: RunResult, shown: ShownFinding | None) -> None:
     """One cause, with its picture and what follows from it; the oracles name causes first."""
     if shown is not None:
-        console.print(cause_panel(shown.account))
+        print_cause(console, shown.account)
         print_picture(console, shown.picture)
         _print_consequences(console, shown.account.consequences)
     elif run.findings:
-        console.print(finding_panel(run.findings[0]))
+        print_finding(console, run.findings[0])
         _print_consequences(console, run.findings[1:])
     print_reasons(console, "not exercised", run.unmet)
     print_breakages(console, run.breakages)
@@ -216,8 +264,21 @@ def print_breakages(console: Console, breakages: Iterable[Breakage]) -> None:
         console.print(line(("broken harness", "bold magenta"), f": {breakage.text}"))
 
 
-def cause_panel(account: Account) -> Panel:
-    """What would happen to a user, the pair, whose the rows are, the edge, and how to see it."""
+def print_cause(console: Console, account: Account) -> None:
+    """What would happen to a user, the pair, whose the rows are, the edge, and how to see it. What
+    is an argument of other commands is never broken into lines.
+    """
+    console.print(line((account.cause.signature, "bold")), soft_wrap=True)
+    console.print(_cause_panel(account))
+    _print_replay(console, account.replay)
+
+
+def _print_replay(console: Console, replay: str) -> None:
+    if replay:
+        console.print(line((f"replay: {replay}", "bold")), soft_wrap=True)
+
+
+def _cause_panel(account: Account) -> Panel:
     facts = Table.grid(padding=(0, 2))
     first, second = account.first, account.second
     if first is not None and second is not None:
@@ -236,14 +297,17 @@ def cause_panel(account: Account) -> Panel:
     if account.relation is Relation.ORDERED:
         facts.add_row(line(("seen", "dim")), lines(account.cause.message.split("\n")))
     parts: list[RenderableType] = [line((account.impact, "bold")), "", facts]
-    if account.replay:
-        parts.append(line((f"replay: {account.replay}", "bold")))
-    title = line(account.cause.signature)
-    return Panel(Group(*parts), title=title, title_align="left", border_style="red")
+    return Panel(Group(*parts), border_style="red")
 
 
-def finding_panel(finding: Finding) -> Panel:
+def print_finding(console: Console, finding: Finding) -> None:
     """A finding with its facts and the command that shows it again."""
+    console.print(line((finding.signature, "bold")), soft_wrap=True)
+    console.print(_finding_panel(finding))
+    _print_replay(console, finding.replay)
+
+
+def _finding_panel(finding: Finding) -> Panel:
     facts = Table.grid(padding=(0, 2))
     for name in ("buffer", "op", "other", "edge", "step", "request", "layer", "field"):
         value = getattr(finding, name)
@@ -253,10 +317,7 @@ def finding_panel(finding: Finding) -> Panel:
         facts.add_row(line(("expected", "dim")), str(finding.expected))
         facts.add_row(line(("actual", "dim")), str(finding.actual))
     parts: list[RenderableType] = [lines(finding.message.split("\n")), facts]
-    if finding.replay:
-        parts.append(line((f"replay: {finding.replay}", "bold")))
-    title = line(finding.signature)
-    return Panel(Group(*parts), title=title, title_align="left", border_style="red")
+    return Panel(Group(*parts), border_style="red")
 
 
 def _print_assumptions(console: Console) -> None:

@@ -67,6 +67,7 @@ REASONS = {
     "d2h:valid_count@3 until host:condense@99": "host:condense is a point in steps 0-8",
     "d2h:valid_count@3 until host:condense@Z.0": "no request 'Z'",
     "d2h:valid_count@3 until host:schedule@2": "the point had passed: host:schedule@2 comes before",
+    "d2h:valid_count@A.3 until host:schedule@A.2": "passed: host:schedule@2 comes before d2h:.*@3",
     "d2h:valid_count@3 until host:process@9": "needed before .*waits for edge valid-count-landed",
     "d2h:valid_count@3[9:] until forced": "row 9 is out of range: .* from row 1 to 2",
     "d2h:valid_count@3[0:] until forced": "row 0 is out of range",
@@ -100,3 +101,13 @@ def test_a_late_operation_has_an_edge(operations: Operations) -> None:
 def test_numbers_in_few_words() -> None:
     assert in_ranges([3, 1, 2, 7, 2]) == "1-3, 7"
     assert in_ranges([]) == ""
+
+
+def test_ranges_are_of_numbers_in_their_order_however_they_come() -> None:
+    assert in_ranges([8, 1, 9, 33, 8]) == "1, 8-9, 33"
+
+
+def test_an_alias_is_of_the_step_in_which_its_request_was_planned(operations: Operations) -> None:
+    """A comes first, in the first step, and runs in each step until it ends."""
+    steps = [step for alias, step in operations.aliases.items() if alias.startswith("A.")]
+    assert steps == list(range(len(steps)))

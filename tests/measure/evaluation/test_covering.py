@@ -7,21 +7,29 @@ from __future__ import annotations
 from pathlib import Path
 from random import Random
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from racegate.cli.app import app
-from racegate.explore.crossing import crossed, in_numerics
+from racegate.explore.crossing import crossed, fitted, in_numerics
 from racegate.explore.features.apart import POSSIBLE_APART, missing_apart, pairs_of
 from racegate.explore.generate import generate, seeded
 from racegate.history.finding import Verdict
 from racegate.jobs.gate import GateJudge, GateSpec, run_gate
 from racegate.measure.evaluation.cover_scripts import scripts_of
-from racegate.measure.evaluation.covering import CoverSpec, cover, minimised, own_pairs, row_of
+from racegate.measure.evaluation.covering import (
+    CoverRow,
+    CoverSpec,
+    cover,
+    minimised,
+    own_pairs,
+    row_of,
+)
 from racegate.scenario.files import load_all, parse, scenario_paths
-from racegate.scenario.settings import Numerics
-from racegate.scenario.spec import OwnScenario, ScenarioError
+from racegate.scenario.settings import EngineSpec, Numerics
+from racegate.scenario.spec import Budget, Dummy, OwnScenario, Request, ScenarioError
 from racegate.scenario.validation import validate
 from support import SCENARIOS
 
@@ -55,7 +63,13 @@ def test_an_array_has_what_it_was_asked_for_and_nothing_too_many(tmp_path: Path)
         again = row_of(parse(script.text, source=script.name, folder=tmp_path))
         assert again is not None and again.scenario.name == script.name
         assert len(again.pairs & wanted) >= script.own > 0
-        assert f"# From: {script.own} pairs" in script.text
+        assert f"# From: {script.own} pair{'s' * (script.own > 1)} of" in script.text
+    again = cover(wanted, Numerics.FLOAT32, msgspec.structs.replace(spec, start=started(small)))
+    assert sum(row.ops for row in again) <= sum(row.ops for row in small)
+
+
+def started(rows: list[CoverRow]) -> tuple[OwnScenario, ...]:
+    return tuple(row.scenario for row in rows)
 
 
 def test_every_possible_pair_is_in_a_shipped_script_and_all_are_proved() -> None:
@@ -82,3 +96,20 @@ def test_a_pair_of_one_numerics_says_nothing_of_the_other() -> None:
     missing = missing_apart([features])
     assert ("depth = 2", "rejection") not in missing[Numerics.EXACT]
     assert missing[Numerics.FLOAT32] == POSSIBLE_APART[Numerics.FLOAT32]
+
+
+def test_what_is_crossed_is_cut_to_what_the_other_model_and_engine_allow() -> None:
+    """A budget and dummy rows to the engine's bounds, a count of tokens to the tokens left;
+    what fits stays as it is.
+    """
+    prompt = tuple(range(1, 9))
+    request = Request(name="A", arrive=0, prompt=prompt, max_tokens=8, stop_after=7)
+    events = (Budget(step=1, tokens=90), Budget(step=2, tokens=3), Dummy(step=3, rows=9))
+    engine = EngineSpec(model_len_max=12, rows_max=8, tokens_per_step_max=6, prefill_chunk_max=6)
+    one = OwnScenario(name="s", title="", requests=(request,), events=events, engine=engine)
+    found = fitted(one)
+    assert (found.requests[0].max_tokens, found.requests[0].stop_after) == (4, 4)
+    assert [each.tokens for each in found.events if isinstance(each, Budget)] == [6, 3]
+    assert [each.rows for each in found.events if isinstance(each, Dummy)] == [6]
+    plain = msgspec.structs.replace(request, stop_after=None, max_tokens=3)
+    assert fitted(msgspec.structs.replace(one, requests=(plain,))).requests[0].stop_after is None

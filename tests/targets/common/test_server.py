@@ -100,7 +100,7 @@ def test_a_server_that_does_not_start_says_why(tmp_path: Path) -> None:
     ):
         pass
     with (
-        pytest.raises(BadInput, match="did not start, or its process ended; its message is above"),
+        pytest.raises(BadInput, match="did not start: its message is above"),
         opened(tmp_path, "sys.exit(1)"),
     ):
         pass

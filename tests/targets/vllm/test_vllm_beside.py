@@ -96,7 +96,7 @@ def test_the_first_value_that_differs_is_named_with_its_step_row_and_request(
         ),
         (
             (observed(1, "a", n=[1]), observed(2, "b", by={"A": 1})),
-            "step 1: a.n is [1], in the base 1; 1 later observations differ too",
+            "step 1: a.n is [1], in the base 1; 1 later observation also",
         ),
     ],
 )
@@ -190,3 +190,33 @@ def test_a_base_is_run_once_until_something_that_decides_it_is_another(
     assert [started("--against", "."), started("--against", ".")] == [2, 1]
     Path("vllm", "new.py").write_text("")
     assert started("--against", ".") == 2
+
+
+def test_what_is_accepted_is_known_by_its_values(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    releases = TwoReleases(Wait.DEAD, Wait.BEHIND)
+    beside = ("--path", ".", "--against", "1.0")
+    accepted = ("--baseline", "accepted.json")
+    assert gate(releases, monkeypatch, *beside, *accepted, "--update-baseline").exit_code == 0
+    assert gate(releases, monkeypatch, *beside, *accepted).exit_code == 0
+    known = json.loads(Path("accepted.json").read_text())["known"]
+    beside_base = json.loads(Path("out.json").read_text())["results"][0]["comparison"]
+    assert [one["signature"] for one in known] == [one["signature"] for one in beside_base["new"]]
+    Path("accepted.json").write_text(json.dumps({"schema": "racegate.baseline/1", "known": []}))
+    assert gate(releases, monkeypatch, *beside, *accepted).exit_code == 1
+
+
+@given(st.lists(RUNS, min_size=2, max_size=2, unique_by=str))
+def test_two_changes_have_two_signatures(changes: list[list[list[int]]]) -> None:
+    base = base_of(ran(observed(0, "seen", n=[9, 9, 9])))
+    found = [
+        compare(
+            base,
+            ran(*(observed(at, "seen", lengths=rows) for at, rows in enumerate(steps))),
+            base.result,
+        )
+        for steps in changes
+    ]
+    signatures = {one.changed.signature for one in found if one.changed is not None}
+    assert len(signatures) == 2

@@ -14,12 +14,12 @@ from racegate.check.checker import Checker, Checkers
 from racegate.check.expected import CheckError
 from racegate.check.findings import digest_of
 from racegate.check.judge import Judged
-from racegate.check.repro.search import symbolic_schedule
+from racegate.check.repro.search import FailureSighting, seen_by_user, symbolic_schedule
 from racegate.explore.ladder import reversals
 from racegate.explore.shrink import RUNS_MAX as RUNS_MAX
 from racegate.explore.shrink import Case, Shrunk, shrink
 from racegate.faults.fault import Fault
-from racegate.history.finding import request_of, signature_of
+from racegate.history.finding import Verdict, is_seen, request_of, signature_of
 from racegate.history.outcome import RunResult
 from racegate.history.run import Run
 from racegate.history.schedule import EAGER, Schedule, parse_schedule
@@ -46,17 +46,23 @@ class Minimised(msgspec.Struct, frozen=True, kw_only=True):
 class _Trials:
     """Runs cases and tells whether they show the wanted failure.
 
-    signature: of that failure; runs: how many were asked for; the last cases that were judged are
-        not made again
+    signature: of that failure; is_seen: a user has to see it; runs: how many were asked for; the
+        last cases that were judged are not made again
     """
 
-    def __init__(self, fault: Fault | None, on_run: Callable[[int], None]) -> None:
+    def __init__(
+        self,
+        fault: Fault | None,
+        on_run: Callable[[int], None] = lambda made: None,
+        checker: Checker | None = None,
+    ) -> None:
         self._on_run = on_run
         self._fault = fault
-        self._checker: tuple[OwnScenario, Checker] | None = None
+        self._checker = None if checker is None else (checker.scenario, checker)
         self._checkers = Checkers()
         self._last: deque[tuple[Case[OwnScenario], Judged]] = deque(maxlen=LAST_MAX)
         self.signature: str | None = None
+        self.is_seen = False
         self.runs = 0
 
     def checker(self, scenario: OwnScenario) -> Checker:
@@ -88,7 +94,12 @@ class _Trials:
             return False  # a float scenario that cannot be decided shows nothing
         if not all(hold.realised for hold in run.trace.holds):
             return False
-        return signature_of(self._judged(case, run).result.findings) == self.signature
+        return self.is_shown(self._judged(case, run).result)
+
+    def is_shown(self, result: RunResult) -> bool:
+        """Whether a result has the failure."""
+        is_same = signature_of(result.findings) == self.signature
+        return is_same and (is_seen(result.findings) or not self.is_seen)
 
     def _count(self) -> None:
         self.runs += 1
@@ -134,6 +145,39 @@ def minimise(
     )
 
 
+def with_few_holds(checker: Checker, result: RunResult, fault: Fault | None) -> RunResult:
+    """A failure in its own scenario, under as few holds as show it, and show it to a user if it
+    does: what everything that is late comes to is mostly one operation's.
+    """
+    if not any("*" in text for text in result.schedule):
+        return result
+    trials = _Trials(fault, checker=checker)
+    trials.signature, trials.is_seen = signature_of(result.findings), is_seen(result.findings)
+    schedule = parse_schedule(list(result.schedule))
+    few = _with_few_holds(trials, Case(scenario=checker.scenario, schedule=schedule))
+    if few.schedule == schedule:
+        return result
+    return trials.look(few).result
+
+
+def gone_on(
+    checker: Checker, result: RunResult, fault: Fault | None, *, budget: int, seed: int
+) -> tuple[RunResult, FailureSighting | None]:
+    """A failure under as few holds as show it, in a run in which a user sees it if there is one;
+    and what came of looking for that, None if there was no need.
+    """
+    signature, sight = signature_of(result.findings), None
+    if result.verdict is Verdict.DIVERGENT and signature and not is_seen(result.findings):
+        sight = seen_by_user(checker, fault, signature=signature, budget=budget, seed=seed)
+    wanted = result if sight is None or sight.result is None else sight.result
+    few = with_few_holds(checker, wanted, fault)
+    kept = {"search": result.search, "tried": result.tried, "verdict": result.verdict}
+    if few is not result:
+        stats = msgspec.structs.replace(few.stats, schedules=result.stats.schedules)
+        few = msgspec.structs.replace(few, **kept, stats=stats, warnings=result.warnings)
+    return few, sight
+
+
 def smallest_scenario(
     scenario: AnyScenario, still_fails: Callable[[AnyScenario], bool], *, runs_max: int = RUNS_MAX
 ) -> Shrunk[AnyScenario]:
@@ -146,8 +190,7 @@ def _with_few_holds(trials: _Trials, case: Case[OwnScenario]) -> Case[OwnScenari
     """The case with no hold, one, or two reversals of its conflicts, if that is enough."""
     eager = msgspec.structs.replace(case, schedule=EAGER)
     judged = trials.run(eager)
-    wanted = trials.run(case).result
-    if signature_of(judged.result.findings) == signature_of(wanted.findings):
+    if trials.is_shown(judged.result):
         return eager
     if all("*" not in hold.op for hold in case.schedule.holds):
         return case

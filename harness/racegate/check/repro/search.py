@@ -17,7 +17,7 @@ from racegate.explore.canonical import canonical_holds, symbolic
 from racegate.explore.ladder import Attempt, Climb, climb
 from racegate.faults.fault import Fault
 from racegate.history.breakage import Breakage, Caught
-from racegate.history.finding import FindingKind, signature_of
+from racegate.history.finding import Finding, FindingKind, is_seen, signature_of
 from racegate.history.observe import Boundary, Observation
 from racegate.history.outcome import RunResult, SearchSummary
 from racegate.history.run import Run
@@ -32,11 +32,17 @@ BUDGET = 64
 JudgedAttempt = Attempt[Judged]
 
 
+def is_failure(findings: Sequence[Finding]) -> bool:
+    """Whether something went wrong, and not only might have."""
+    return any(found.kind is not FindingKind.CONFLICT for found in findings)
+
+
 class CheckSubject:
     """A scenario, with or without a fault, as the ladder sees it. Only the first run is audited;
     what operations compute from the same contents is shared by all others.
 
     first: the first run, once it was made; on_run: is told how many were made
+    is_wrong: what the search looks for
     """
 
     def __init__(
@@ -47,8 +53,10 @@ class CheckSubject:
         is_audited: bool,
         launches: LaunchMode = LaunchMode.ASYNC,
         on_run: Callable[[int], None] = lambda made: None,
+        is_wrong: Callable[[Sequence[Finding]], bool] = is_failure,
     ) -> None:
         self._checker = checker
+        self._is_wrong = is_wrong
         self._on_run = on_run
         self._made = 0
         self._fault = fault
@@ -95,8 +103,7 @@ class CheckSubject:
             self.first = judged
         return Attempt(
             schedule=schedule,
-            is_wrong=bool(judged.result.breakages)
-            or any(found.kind is not FindingKind.CONFLICT for found in judged.result.findings),
+            is_wrong=bool(judged.result.breakages) or self._is_wrong(judged.result.findings),
             is_branching=has_unordered_query(judged.run.trace),
             conflicts=judged.conflicts,
             value=judged,
@@ -133,6 +140,40 @@ def search(
     if caught.breakage is not None:
         return _broken_off(subject.first.result, caught.breakage)
     return result
+
+
+class FailureSighting(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of looking for a run in which a user sees what is wrong: the run under holds, None
+    if none was found, how many schedules were run for it, and whether those were all there are.
+    """
+
+    result: RunResult | None
+    schedules: int
+    is_complete: bool
+
+
+def seen_by_user(
+    checker: Checker, fault: Fault | None, *, signature: str, budget: int = BUDGET, seed: int = 0
+) -> FailureSighting:
+    """Goes on behind the first run that went wrong, to one in which a user sees it.
+
+    signature: of the failure that is gone on with
+    """
+
+    def is_wanted(findings: Sequence[Finding]) -> bool:
+        return is_seen(findings) and any(one.signature == signature for one in findings)
+
+    subject = CheckSubject(checker, fault, is_audited=False, is_wrong=is_wanted)
+    climbed = climb(subject, lanes=checker.lanes, budget=budget, seed=seed)
+    if climbed.wrong is None:
+        return FailureSighting(
+            result=None, schedules=climbed.schedules, is_complete=climbed.is_complete
+        )
+    result = as_holds(checker, climbed.wrong, fault)
+    # A stepped run that no holds repeat cannot be shown to anybody.
+    is_told = climbed.wrong.schedule is not None or result is not climbed.wrong.value.result
+    found = result if is_told and is_seen(result.findings) else None
+    return FailureSighting(result=found, schedules=climbed.schedules, is_complete=False)
 
 
 def _broken_off(first: RunResult, breakage: Breakage) -> RunResult:

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from racegate.cli.ci import JunitOption, SarifOption, write_checked
+from racegate.cli.ci import (
+    CiOptions,
+    VerboseOption,
+    code_beside,
+    detail_of,
+    ratchet_of,
+    with_ci,
+    write_checked,
+)
 from racegate.cli.foreign.searching import minimised_file, search_target
 from racegate.cli.foreign.selection import ExceptOption, without
 from racegate.cli.options import (
@@ -33,7 +42,7 @@ from racegate.history.outcome import RunResult, gated
 from racegate.history.schedule import parse_schedule
 from racegate.history.witness import save
 from racegate.jobs.foreign.draws import ScenarioDraw
-from racegate.jobs.foreign.opened import TargetOptions, adapter_command
+from racegate.jobs.foreign.opened import TargetOptions
 from racegate.report.ci.failing import checked_results
 from racegate.report.targets.adapters import print_check
 from racegate.report.targets.results import print_judgement, print_target_gate
@@ -47,7 +56,7 @@ from racegate.targets.adapters.conformance import (
     conform,
     demand_conformance,
 )
-from racegate.targets.adapters.judge import LANDINGS_MAX, AdapterJudge
+from racegate.targets.adapters.judge import LANDINGS_MAX, AdapterCommand, AdapterJudge
 from racegate.targets.adapters.process import Limits
 from racegate.targets.adapters.wire import PLANTS_TEXT, parse_plant
 from racegate.targets.adapters.witness import SHOWN, AdapterSubject, witness_of
@@ -144,7 +153,7 @@ def run(
             loaded,
             device=device,
             landings_max=landings,
-            command=adapter_command(str(scenario), tuple(command)),
+            command=AdapterCommand(scenario=str(scenario), command=tuple(command)),
         )
         if schedule is None:
             judged = judge.judge(plant=planted)
@@ -162,6 +171,7 @@ def run(
 
 @app.command()
 @with_limits
+@with_ci
 def gate(
     command: CommandArgument,
     scenarios: ScriptsOption = None,
@@ -171,8 +181,8 @@ def gate(
     strict: StrictOption = None,
     *,
     limits: Limits,
-    junit: JunitOption = None,
-    sarif: SarifOption = None,
+    ci: CiOptions,
+    verbose: VerboseOption = None,
     json: JsonOption = None,
 ) -> None:
     """Run the conformance kit, and then every scenario of a folder.
@@ -190,16 +200,19 @@ def gate(
                     scenario,
                     device=device,
                     landings_max=landings,
-                    command=adapter_command(str(path), tuple(command)),
+                    command=AdapterCommand(scenario=str(path), command=tuple(command)),
                 )
                 judged.append(judge.judge())
                 on_scenario(scenario.name)
     found = gated(judged)
     files = {scenario.name: str(path) for path, scenario in loaded}
     benign = benign_of(strict)
-    code = found.exit_code(benign)
-    tell(json, found, lambda: print_target_gate(stdout_console(), found))
-    write_checked(checked_results(judged, files, code=code, benign=benign), junit, sarif)
+    ratchet = ratchet_of(found.results, ci, benign)
+    code = code_beside(found, ratchet, benign)
+    show = partial(print_target_gate, benign=benign, detail=detail_of(verbose))
+    tell(json, found, lambda: show(stdout_console(), found))
+    checked = checked_results(judged, files, code=code, benign=benign, ratchet=ratchet)
+    write_checked(checked, str(found.verdict), ci, json)
     raise typer.Exit(code)
 
 

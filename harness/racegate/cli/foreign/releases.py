@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 import typer
 
-from racegate.cli.ci import JunitOption, SarifOption, write_checked
+from racegate.cli.ci import (
+    CiOptions,
+    VerboseOption,
+    code_beside,
+    detail_of,
+    ratchet_of,
+    with_ci,
+    write_checked,
+)
 from racegate.cli.foreign.pictures import write_engine_page
 from racegate.cli.foreign.searching import minimised_file, search_target
 from racegate.cli.foreign.selection import ExceptOption, without
@@ -41,7 +50,13 @@ from racegate.interpose.errors import BadInput
 from racegate.jobs.foreign.bases import Bases, base_cell
 from racegate.jobs.foreign.beside import BaseScenario, compare
 from racegate.jobs.foreign.opened import TargetOptions
-from racegate.jobs.foreign.releases import OpenedEngine, ReleaseCell, kind_of, open_release
+from racegate.jobs.foreign.releases import (
+    OpenedEngine,
+    ReleaseCell,
+    ReopenedEngine,
+    kind_of,
+    open_release,
+)
 from racegate.report.ci.failing import checked_results
 from racegate.report.targets.releases import print_engine_verdict
 from racegate.report.targets.results import print_comparison, print_target_gate
@@ -177,6 +192,7 @@ def run(
     raise typer.Exit(exit_code([judged.verdict], benign=benign_of(strict)))
 
 
+@with_ci
 def gate(
     cell: ReleaseCell,
     *,
@@ -187,9 +203,9 @@ def gate(
     strict: StrictOption = None,
     witness: WitnessesOption = None,
     log: LogOption = None,
-    junit: JunitOption = None,
-    sarif: SarifOption = None,
     html: HtmlOption = None,
+    ci: CiOptions,
+    verbose: VerboseOption = None,
     json: JsonOption = None,
 ) -> None:
     """Judge every scenario of a folder on an engine that is started once.
@@ -201,22 +217,29 @@ def gate(
     packaging = kind_of(cell).packaging
     folder = folder_of_scripts(scenarios, packaging.name)
     loaded = without(loaded_scripts_for(packaging.title, folder), left_out)
-    bases = {} if against is None else _bases(cell, against, loaded, runs, log)
+    bases = {}
+    if against is not None:
+        base = _reopened(base_cell(cell, against), runs, log)
+        bases = Bases(base, settings=(runs,)).judged([scenario for _, scenario in loaded])
     shown: list[RunResult] = []
-    with started(cell, log) as opened:
+    with _reopened(cell, runs, log) as engine:
         for place, scenario in loaded:
-            found = _judged(opened, scenario, runs)
+            found = engine.judge(scenario)
             judged.append((place, found))
             shown.append(_beside(found, str(place), bases.get(scenario.name)))
             _write(witness, found, scenario)
-            if json != "-":
+            if json != "-" and (verbose or bases):
                 _print_judged(found, shown[-1], str(place))
+            else:
+                _progress(f"{found.scenario}: {found.text}")
     results, benign = gated(shown), benign_of(strict)
-    code = results.exit_code(benign)
+    ratchet = ratchet_of(results.results, ci, benign)
+    code = code_beside(results, ratchet, benign)
     files = {one.scenario: str(place) for place, one in judged}
-    told = tuple(files)
-    tell(json, results, lambda: print_target_gate(stdout_console(), results, told))
-    write_checked(checked_results(shown, files, code=code, benign=benign), junit, sarif)
+    show = partial(print_target_gate, benign=benign, detail=detail_of(verbose), told=tuple(files))
+    tell(json, results, lambda: show(stdout_console(), results))
+    checked = checked_results(shown, files, code=code, benign=benign, ratchet=ratchet)
+    write_checked(checked, str(results.verdict), ci, json)
     write_engine_page(html, judged)
     raise typer.Exit(code)
 
@@ -261,25 +284,11 @@ def _judged(opened: OpenedEngine, scenario: Scenario, runs: int) -> ReleaseVerdi
     )
 
 
-def _bases(
-    cell: ReleaseCell,
-    against: str,
-    loaded: Sequence[tuple[Path, Scenario]],
-    runs: int,
-    log: Path | None,
-) -> Mapping[str, BaseScenario]:
-    """The scenarios on the base. Raises BadInputError if its engine cannot be started."""
-    base = base_cell(cell, against)
-    bases = Bases(
-        base,
-        opened=lambda: started(base, log),
-        judge=lambda opened, scenario: _judged(opened, scenario, runs),
-        settings=(runs,),
+def _reopened(cell: ReleaseCell, runs: int, log: Path | None) -> ReopenedEngine:
+    """An engine of a cell, for a gate. runs: under holds at most, of one scenario"""
+    return ReopenedEngine(
+        cell, lambda: started(cell, log), lambda on, what: _judged(on, what, runs)
     )
-    try:
-        return bases.judged([scenario for _, scenario in loaded])
-    except BadInput as error:
-        raise BadInputError(str(error)) from error
 
 
 def _beside(found: ReleaseVerdict, place: str, base: BaseScenario | None) -> RunResult:

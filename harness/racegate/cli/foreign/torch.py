@@ -14,7 +14,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from racegate.cli.ci import JunitOption, SarifOption, write_checked
+from racegate.cli.ci import CiOptions, ratchet_of, with_ci, write_checked
 from racegate.cli.foreign.searching import minimised_file, search_target
 from racegate.cli.options import (
     JsonOption,
@@ -31,12 +31,14 @@ from racegate.cli.options import (
 from racegate.cli.pictures import HtmlOption
 from racegate.cli.replay import replay
 from racegate.cli.sets import CampaignOptions, campaign_options, with_set
+from racegate.history.exit_code import ExitCode
 from racegate.history.schedule import parse_holds
 from racegate.interpose.errors import BadInput
 from racegate.interpose.gpus import GPUS
 from racegate.interpose.outcome import CompileMode, DeviceKind
 from racegate.jobs.foreign.draws import ScenarioDraw
 from racegate.jobs.foreign.opened import NUMBER, TargetOptions
+from racegate.report.ci.failing import checked_beside
 from racegate.report.targets.programs import checked_program, render
 from racegate.scenario.untrusted.text import printable_lines
 from racegate.targets.common.server import PrintPlace
@@ -44,7 +46,7 @@ from racegate.targets.program.doctor import toolkit_facts
 from racegate.targets.program.judge import ProgramVerdict, judge_on, suppressing, under
 from racegate.targets.program.launch import Program, open_device
 from racegate.targets.program.launch import checked_program as found_program
-from racegate.targets.program.result import result_of_program
+from racegate.targets.program.result import ProgramResult, result_of_program
 from racegate.targets.program.workflow.suppressions import load_suppressions
 from racegate.targets.program.workflow.witness import ProgramSubject, save_witnesses
 
@@ -98,7 +100,20 @@ GpuOption = Annotated[
 ]
 
 
+ErrorCodeOption = Annotated[
+    int | None,
+    typer.Option(
+        "--error-exitcode",
+        min=1,
+        max=125,
+        metavar="N",
+        help="End with N for a finding, and with the script's own code if that fails by itself.",
+    ),
+]
+
+
 @app.command(context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True})
+@with_ci
 def run(
     program: Annotated[
         list[str], typer.Argument(metavar="SCRIPT [ARGS]", help="Or -m MODULE [ARGS].")
@@ -126,9 +141,10 @@ def run(
     memory: MemoryOption = 0,
     compiling: CompileOption = None,
     timeout: RunTimeoutOption = 0.0,
+    error_exitcode: ErrorCodeOption = None,
     strict: StrictOption = None,
-    junit: JunitOption = None,
-    sarif: SarifOption = None,
+    *,
+    ci: CiOptions,
     html: HtmlOption = None,
     json: JsonOption = None,
 ) -> None:
@@ -163,11 +179,35 @@ def run(
     command = shlex.join([*told, *program])
     result = result_of_program(verdicts, command, device)
     tell(json, result, lambda: print(printable_lines(render(verdicts, command)), file=sys.stderr))
-    write_checked(checked_program(verdicts, command), junit, sarif)
+    code = _tell_ci(verdicts, result, ci, json)
     _write_page(verdicts, command, html)
     if witness is not None:
         _save(verdicts, checked, witness, _told_again(device))
-    raise typer.Exit(verdicts.exit_code)
+    raise typer.Exit(code if error_exitcode is None else _told_apart(code, result, error_exitcode))
+
+
+def _tell_ci(
+    verdicts: ProgramVerdict, result: ProgramResult, ci: CiOptions, json: str | None
+) -> int:
+    """Writes what CI services read, and gives the exit code: what a baseline lets stand is no
+    finding.
+    """
+    ratchet, code = ratchet_of([result], ci, verdicts.benign), verdicts.exit_code
+    if ratchet is not None and ratchet.lets_stand(result) and code == ExitCode.FINDING:
+        code = ExitCode.CLEAN
+    case = checked_program(verdicts, result.scenario, code)
+    case = case if ratchet is None else checked_beside(case, ratchet)
+    write_checked(case, str(verdicts.verdict), ci, json)
+    return code
+
+
+def _told_apart(code: int, result: ProgramResult, error_exitcode: int) -> int:
+    """With --error-exitcode: a code of the caller's for a finding, and the script's own for its
+    failure.
+    """
+    if code == ExitCode.FINDING:
+        return error_exitcode
+    return result.exit_code if code == ExitCode.SCRIPT_FAILED else code
 
 
 @app.command(context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True})

@@ -161,6 +161,8 @@ class Calls:
             return 1
         elif kind == CallKind.GRAPH_LAUNCH:
             self._session.graphs.launch(a, b)
+        elif kind == CallKind.GRAPH_NODES:
+            return self._session.graphs.size(a)
         elif kind == CallKind.LAUNCH and b"spin_kernel" in name:
             self._sleep(b)
             return 1
@@ -221,6 +223,6 @@ def _readable(name: bytes) -> str:
     """A kernel's name as C++ has it."""
     if not name.startswith(b"_Z"):
         return name.decode()
-    demangle = ctypes.CDLL(None)["__cxa_demangle"]
+    demangle = ctypes.CDLL("libstdc++.so.6")["__cxa_demangle"]  # which torch has loaded
     demangle.restype = ctypes.c_char_p
     return (demangle(name, None, None, None) or name).decode()

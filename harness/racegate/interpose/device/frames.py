@@ -29,7 +29,10 @@ _STANDARD = os.path.join(Path(os.__file__).parent, "")
 _OURS = os.path.join(Path(__file__).parent.parent, "")
 _CHILD = _OURS + "child.py"
 COMPILED = cache_folder() / "inductor"  # what torch.compile writes and runs
-_LIBRARIES = (*_folders("torch", "numpy", "triton"), os.path.join(COMPILED, ""))
+_COMPILED = os.path.join(COMPILED, "")
+_LIBRARIES = (*_folders("torch", "numpy", "triton"), _COMPILED)
+# Lies between two calls of ours where an operator asks its next kernel.
+_BETWEEN = tuple(folder + "_ops.py" for folder in _folders("torch"))
 _RUNNERS = _folders("_pytest", "pluggy")
 
 
@@ -64,6 +67,24 @@ def kind_of_code(code: CodeType) -> int:
 def is_program_file(name: str) -> bool:
     """Whether code of this file is the program's: not torch's, the standard library's, ours."""
     return _kind_of_file(name) is _File.PROGRAM
+
+
+def is_compiled_file(name: str) -> bool:
+    """Whether torch's compiler wrote it, of code of the program."""
+    return name.startswith(_COMPILED)
+
+
+def without_ours(files: list[str]) -> list[int]:
+    """Which frames of a stack a GPU's would have, by their files, innermost first: the program's,
+    torch's above it and what starts it.
+    """
+    inner = 0
+    for at, file in enumerate(files):
+        if file.startswith(_OURS):
+            inner = at + 1
+        elif file not in _BETWEEN:
+            break
+    return [at for at in range(inner, len(files)) if not files[at].startswith(_OURS)]
 
 
 def _kind_of_file(name: str) -> _File:

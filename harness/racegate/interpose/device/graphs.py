@@ -127,6 +127,11 @@ class Graphs:
             graph.labels.append(label)
         return True
 
+    def size(self, number: int) -> int:
+        """How many operations were captured."""
+        self._session.drain()
+        return len(self._graphs[number].parts)
+
     def launch(self, number: int, stream: int) -> None:
         """Replays a graph: one operation on the stream, which touches what its parts touch."""
         graph = self._graphs[number]

@@ -48,6 +48,7 @@ class CallKind(IntEnum):
     UNMODELLED = 10
     BAD_DEVICE = 11
     ISSUED = 12
+    GRAPH_NODES = 13
 
 
 class LogEntry(NamedTuple):

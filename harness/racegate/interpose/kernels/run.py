@@ -14,11 +14,12 @@ from functools import partial
 from typing import Any
 
 import torch
+from torch.cuda import _gpu_trace
 
 from racegate.interpose.device.graphs import Graphs
 from racegate.interpose.device.library import Library
 from racegate.interpose.device.session import Session
-from racegate.interpose.kernels import indexing
+from racegate.interpose.kernels import indexing, randomness
 from racegate.interpose.kernels.aliases import (
     Alias,
     NoMemory,
@@ -39,7 +40,6 @@ from racegate.interpose.kernels.operators import (
     device_operators,
     native_kernel,
 )
-from racegate.interpose.kernels.randomness import Generators
 from racegate.interpose.kernels.shapes import Shapes
 from racegate.interpose.kernels.twins import NoTwinError
 from racegate.interpose.kernels.waiting import WaitReach
@@ -72,7 +72,6 @@ class Kernels:
         self._refuse = refuse
         self._rehearsal = library.rehearsal
         self._hosts = HostUse(session, library, self)
-        self._generators = Generators()
         self._registrations = torch.library.Library("aten", "IMPL")
         self._native_copy = native_kernel("aten::copy_", "CUDA")
         self._fill = native_kernel("aten::copy_", "CPU")
@@ -173,7 +172,7 @@ class Kernels:
             return None
         stream = torch._C._cuda_getCurrentRawStream(0)
         if covers is WaitReach.BEFORE:  # what was put on the stream before is complete, not this
-            session.wait_stream(stream)
+            self._wait(stream)
         if not session.is_bare:
             _, reads, writes, fresh = ran
             stack = session.stack()
@@ -195,7 +194,7 @@ class Kernels:
             else self._waits(operator, args, kwargs)
         )
         if covers is WaitReach.BEFORE:
-            session.wait_stream(stream)
+            self._wait(stream)
         bound = self._bind(operator, args, kwargs)
         stack = session.stack()
         work = None
@@ -243,14 +242,19 @@ class Kernels:
 
     def _has_waited(self, covers: WaitReach, stream: int, result: Any) -> None:
         if covers is WaitReach.ITSELF:
-            self._session.wait_stream(stream)
+            self._wait(stream)
         self._session.host_learns(_known_of(result))
+
+    def _wait(self, stream: int) -> None:
+        """The host waits inside an operator; torch's own code tells those who trace it."""
+        self._session.wait_stream(stream)
+        _gpu_trace.StreamSynchronizationCallbacks.fire_callbacks(stream)
 
     # ---- values
 
     def _call(self, operator: Operator, bound: Bound) -> Any:
         if operator.is_random:
-            return self._generators.call(operator, bound)
+            return randomness.draw(operator, bound)
         return bound.call(*bound.args, **bound.kwargs)
 
     def _prepare(
@@ -283,10 +287,12 @@ class Kernels:
         targets = [alias.tensor for alias in fresh]
         bound.back.clear()  # holds no tensor of the program: its memory may be used again
         known = {id(tensor) for tensor in tensors_in([bound.args, list(bound.kwargs.values())])}
+        is_drawn_anew = operator.is_random and capture
+        draw = randomness.captured(operator, bound) if is_drawn_anew else None
 
         def work() -> None:
             with session.own(), _unseen():
-                made = self._call(operator, bound)
+                made = draw() if draw is not None else self._call(operator, bound)
                 new = [tensor for tensor in tensors_in(made) if id(tensor) not in known]
                 self._fill_all(targets, new)
 
@@ -359,7 +365,7 @@ class Kernels:
         session = self._session
         stream = torch._C._cuda_getCurrentRawStream(0)
         session.issue("item", stream, bytes_of(session, tensor), (), None)
-        session.wait_stream(stream)
+        self._wait(stream)
         with session.own():
             value = alias_of(session, tensor).item()
         session.host_learns(value)

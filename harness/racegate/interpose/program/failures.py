@@ -22,6 +22,18 @@ def is_ours(error: BaseException) -> bool:
     return isinstance(error, _MISTAKES) and innermost.startswith(_OURS)
 
 
+def missing_for(error: BaseException | None) -> str:
+    """What this machine lacks that the program's compiled regions need; empty if it is not that."""
+    while error is not None:
+        if type(error).__name__ == "InvalidCxxCompiler":
+            return (
+                "a region of torch.compile with a part on the CPU (it needs a C++ compiler, g++ or "
+                "the one that CXX names, and there is none; --compile eager needs none)"
+            )
+        error = error.__cause__ or error.__context__
+    return ""
+
+
 def words_for(error: BaseException, where: str) -> str:
     """What is said of such an error. where: in which thread it was met"""
     return f"{type(error).__name__} in {where} (racegate itself failed): {error}"

@@ -13,6 +13,7 @@ import torch
 
 from racegate.history.schedule import Holds
 from racegate.interpose.device.calls import Calls
+from racegate.interpose.device.frames import without_ours
 from racegate.interpose.device.library import Library
 from racegate.interpose.device.queue import Queue, WorkQueue
 from racegate.interpose.device.session import Session
@@ -95,6 +96,7 @@ def install(
     track_arrays(session)
     track_events(session)
     track_backward(session)
+    track_snapshots()
     atexit.register(library.hush)
     return Installed(session, library, calls, kernels, triton)
 
@@ -169,6 +171,22 @@ def track_backward(session: Session) -> None:
 
     for module in (torch.autograd.graph, torch.autograd):
         module._engine_run_backward = tracked
+
+
+def track_snapshots() -> None:
+    """Torch's snapshots of the allocator say where the program asked for memory, and not us."""
+    take = torch._C._cuda_memorySnapshot
+
+    def snapshot(*args: Any) -> Any:
+        taken = take(*args)
+        blocks = [block for segment in taken["segments"] for block in segment["blocks"]]
+        traces = [entry for trace in taken["device_traces"] for entry in trace]
+        for entry in (*taken["segments"], *blocks, *traces):
+            frames = entry.get("frames", [])
+            entry["frames"] = [frames[at] for at in without_ours([f["filename"] for f in frames])]
+        return taken
+
+    torch._C._cuda_memorySnapshot = snapshot
 
 
 def _draining(session: Session, original: Callable[..., Any]) -> Callable[..., Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from types import FrameType, ModuleType
 from typing import Any, NamedTuple
@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from racegate.history.finding import place_name
-from racegate.interpose.device.frames import is_program_file
+from racegate.interpose.device.frames import is_compiled_file, is_program_file
 from racegate.interpose.device.session import Session
 from racegate.interpose.kernels.aliases import is_plain, parts_of
 
@@ -25,31 +25,30 @@ def buffer_name(session: Session, address: int, end: int) -> str:
     """The expression that holds the bytes from an address to an end now, with the rows that these
     are of, else where the memory was asked for.
     """
-    for frame in _program_frames(session):
-        found = _search(frame, address)
-        if found is not None:
-            rows = rows_of(found.value, address, end)
-            return f"{found.name}{rows} ({frame.f_code.co_qualname})"
+    for is_wanted in (is_program_file, is_compiled_file):
+        for frame in _frames(session, is_wanted):
+            found = _search(frame, address)
+            if found is not None:
+                rows = rows_of(found.value, address, end)
+                function = frame.f_code.co_qualname
+                where = function if is_wanted is is_program_file else "of a compiled region"
+                return f"{found.name}{rows} ({where})"
     site = session.allocation_sites.find(address)
     if site is not None and site[2]:
         return f"memory asked for at {place_name(site[2])}"
     return f"memory at {address:#x}"
 
 
-def _program_frames(session: Session) -> Iterator[FrameType]:
-    frame: FrameType | None = sys._getframe(1)
+def _frames(session: Session, is_wanted: Callable[[str], bool]) -> Iterator[FrameType]:
+    """The frames of files that are wanted, innermost first: of this thread, else the main one."""
     seen = False
-    while frame is not None:
-        if is_program_file(frame.f_code.co_filename):
-            seen = True
-            yield frame
-        frame = frame.f_back
-    if not seen:
-        main = session.main_frame()
-        while main is not None:
-            if is_program_file(main.f_code.co_filename):
-                yield main
-            main = main.f_back
+    for first in (sys._getframe(1), session.main_frame()):
+        frame = None if seen else first
+        while frame is not None:
+            if is_wanted(frame.f_code.co_filename):
+                seen = True
+                yield frame
+            frame = frame.f_back
 
 
 class _Named(NamedTuple):

@@ -7,7 +7,8 @@ and no lines; one is worse than that of the base if its landings do more harm.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import hashlib
+from collections.abc import Sequence
 from itertools import zip_longest
 
 import msgspec
@@ -16,6 +17,7 @@ from racegate.history.finding import Finding, FindingKind, Race, Verdict
 from racegate.history.outcome import Comparison, RunResult
 from racegate.interpose.outcome import Observation
 from racegate.scenario.strict import StrictStruct
+from racegate.scenario.untrusted.text import many
 from racegate.targets.common.judge import ReleaseVerdict
 from racegate.targets.common.wire import ReleaseRun
 
@@ -88,6 +90,7 @@ class ValueChange(msgspec.Struct, frozen=True, kw_only=True):
 
     step, row, request: where it stands, as far as that is known; old: of the base; new: of the
         change; behind: what else is to be said, in words
+    digest: of all that the change observes otherwise, so that another change is not taken for it
     """
 
     place: str
@@ -97,6 +100,7 @@ class ValueChange(msgspec.Struct, frozen=True, kw_only=True):
     old: object = None
     new: object = None
     behind: str = ""
+    digest: str = ""
 
     @property
     def finding(self) -> Finding:
@@ -106,7 +110,7 @@ class ValueChange(msgspec.Struct, frozen=True, kw_only=True):
         values = f"{self.place} is {_short(self.new)}, in the base {_short(self.old)}"
         return Finding(
             kind=FindingKind.CHANGE,
-            signature=f"change/{self.place}",
+            signature=f"change/{self.place}/{self.digest}",
             message=f"{where}: {values}{self.behind}",
             step=self.step,
             request=self.request,
@@ -118,22 +122,25 @@ class ValueChange(msgspec.Struct, frozen=True, kw_only=True):
 
 def _changed(base: BaseScenario, run: ReleaseRun) -> Finding | None:
     """The first value that differs: at a boundary, or else of what was delivered."""
-    first = next(_differences(base, run), None)
-    return None if first is None else first.finding
+    differ = [pair for pair in zip_longest(base.inner, run.inner) if _is_other(*pair)]
+    tokens = {name: got for name, got in run.delivered.items() if got != base.delivered.get(name)}
+    if not (differ or tokens):
+        return None
+    if differ:
+        later = f"; {many(len(differ) - 1, 'later observation')} also" if differ[1:] else ""
+        first = _difference(*differ[0], behind=f"; {run.message}{later}" if run.message else later)
+    else:
+        name, got = next(iter(tokens.items()))
+        first = ValueChange(
+            place="delivered tokens", request=name, old=base.delivered.get(name), new=got
+        )
+    known = [(mine.name, mine.digest) if mine is not None else None for _, mine in differ]
+    digest = hashlib.sha256(msgspec.json.encode((known, tokens))).hexdigest()[:12]
+    return msgspec.structs.replace(first, digest=digest).finding
 
 
-def _differences(base: BaseScenario, run: ReleaseRun) -> Iterator[ValueChange]:
-    differ = [
-        (its, mine)
-        for its, mine in zip_longest(base.inner, run.inner)
-        if its is None or mine is None or (its.name, its.digest) != (mine.name, mine.digest)
-    ]
-    more = f"; {len(differ) - 1} later observations differ too" if len(differ) > 1 else ""
-    for its, mine in differ:
-        yield _difference(its, mine, behind=f"; {run.message}{more}" if run.message else more)
-    for request, tokens in run.delivered.items():
-        if tokens != (old := base.delivered.get(request)):
-            yield ValueChange(place="delivered tokens", request=request, old=old, new=tokens)
+def _is_other(its: Observation | None, mine: Observation | None) -> bool:
+    return its is None or mine is None or (its.name, its.digest) != (mine.name, mine.digest)
 
 
 def _difference(its: Observation | None, mine: Observation | None, *, behind: str) -> ValueChange:
@@ -141,9 +148,7 @@ def _difference(its: Observation | None, mine: Observation | None, *, behind: st
     if its is None or mine is None or its.name != mine.name:
         old, new = (None if one is None else one.name for one in (its, mine))
         return ValueChange(place=boundary, step=step, old=old, new=new, behind=behind)
-    before, after = (
-        msgspec.json.decode(one.preview, type=dict[str, object]) for one in (its, mine)
-    )
+    before, after = _values(its), _values(mine)
     field = next(key for key in (*before, *after) if before.get(key) != after.get(key))
     found = _inside(before.get(field), after.get(field), before.get(_ROWS))
     place = f"{boundary}.{field}"

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
+from racegate.interpose.errors import BadInput
 from racegate.jobs.stores.witnesses import Reader
+from racegate.scenario.errors import BadInputError
+from racegate.scenario.spec import Scenario
 from racegate.targets.common.cell import EngineCell, Runs
 from racegate.targets.common.client import RUN_S, Engine
 from racegate.targets.common.environment import EnginePackage
+from racegate.targets.common.judge import ReleaseVerdict, lost_verdict
 from racegate.targets.common.sensitivity import Sensitivity
+from racegate.targets.common.server import ServerLost
 from racegate.targets.common.witnesses.witness import ReleaseWitness
 from racegate.targets.sglang.cell import SchedulerCell
 from racegate.targets.sglang.engine import WithPlain, open_scheduler
@@ -38,6 +43,10 @@ class OpenedEngine:
     runs: Runs
     engine: Engine
     sensitivity: Callable[[], Sensitivity]
+
+
+Opens = Callable[[], AbstractContextManager[OpenedEngine]]
+Judge = Callable[[OpenedEngine, Scenario], ReleaseVerdict]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,3 +86,40 @@ def open_release(
     environment = SGLANG.environment_of(cell.release, checkout=cell.checkout)
     with open_scheduler(environment, cell, log=log, run_s=run_s) as engine:
         yield OpenedEngine(cell, WithPlain(engine), engine, dict)
+
+
+class ReopenedEngine:
+    """An engine that is started when it is first needed, and anew when its process is gone, so that
+    the rest is judged too.
+
+    cell: which engine; opened: starts it; judge: of one scenario on it
+    """
+
+    def __init__(self, cell: ReleaseCell, opened: Opens, judge: Judge) -> None:
+        self.cell = cell
+        self._opened = opened
+        self._judge = judge
+        self._stack = ExitStack()
+        self._engine: OpenedEngine | None = None
+        self._was_lost = False
+
+    def __enter__(self) -> ReopenedEngine:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def judge(self, scenario: Scenario) -> ReleaseVerdict:
+        """One scenario; where the engine is lost in it, or does not start anew, a verdict that says
+        so. Raises BadInput if it does not start at all.
+        """
+        try:
+            if self._engine is None:
+                self._engine = self._stack.enter_context(self._opened())
+            return self._judge(self._engine, scenario)
+        except (BadInput, BadInputError) as error:
+            if not (self._was_lost or isinstance(error, ServerLost)):
+                raise
+            self._was_lost, self._engine = True, None
+            self._stack.close()
+            return lost_verdict(self.cell, scenario, str(error))

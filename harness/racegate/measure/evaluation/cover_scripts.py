@@ -92,7 +92,7 @@ def scripts_of(rows: Sequence[CoverRow], missing: frozenset[Pair]) -> Iterator[C
         script = msgspec.structs.replace(
             row.scenario,
             name=name,
-            title=f"{len(own)} pairs of features in {row.scenario.model.numerics}",
+            title=f"{_pairs(own)} of features in {row.scenario.model.numerics}",
             origin="reports/search/features.md",
             expect=_expect(row),
         )
@@ -119,13 +119,17 @@ def _comment(row: CoverRow, own: frozenset[Pair]) -> str:
     lines = [
         "A row of the covering array of strength two that `racegate scenarios cover` makes.",
         f"Exercises: {', '.join(sorted(row.features, key=PLACE.__getitem__))}.",
-        f"From: {len(own)} pairs of these that no other script with numerics {numerics} has:",
+        f"From: {_pairs(own)} of these that no other script with numerics {numerics} has:",
     ]
     groups = list(_groups(own))
     lines += [f"- {name}, with {', '.join(others)}" for name, others in groups[:GROUPS_SHOWN_MAX]]
     left = sum(len(others) for _, others in groups[GROUPS_SHOWN_MAX:])
     lines += [f"- and {left} more"] if left else []
     return "".join(f"# {part}\n" for line in lines for part in wrap(line, WIDTH_MAX))
+
+
+def _pairs(own: frozenset[Pair]) -> str:
+    return "1 pair" if len(own) == 1 else f"{len(own)} pairs"
 
 
 def _groups(pairs: Iterable[Pair]) -> Iterator[tuple[str, list[str]]]:

@@ -36,10 +36,11 @@ POSSIBLE_PAIRS = frozenset(POSSIBLE)
 
 
 class CoverSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """How an array is made. draws: scenarios to begin with; tries: crossings for each row
-    shrinks: candidate runs for each row, to make it smaller
+    """How an array is made. start: scenarios to begin with; draws: so many more are drawn
+    tries: crossings for each row; shrinks: candidate runs for each row, to make it smaller
     """
 
+    start: tuple[OwnScenario, ...] = ()
     seed: int = 0
     draws: int = 300
     tries: int = 150
@@ -115,6 +116,9 @@ class _Pool:
         self._random = Random(f"{spec.seed}/{numerics}")
         self._rows: list[CoverRow] = []
         self._holders: dict[str, list[CoverRow]] = defaultdict(list)
+        for scenario in spec.start:
+            if scenario.model.numerics is numerics:
+                self._add(scenario)
         for index in range(spec.draws):
             drawn = generate(seeded(spec.seed, index), name=f"generated-{spec.seed}-{index}")
             self._add(in_numerics(msgspec.structs.replace(drawn, steps_max=STEPS_MAX), numerics))

@@ -1,4 +1,6 @@
-"""Impact: what a wrong value means for the user of a request, in a sentence."""
+"""Impact: what a wrong value means for the user of a request, in a sentence. Harm is claimed from a
+value that differs from the reference, or from a wrong token; what only might do harm says so.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +11,7 @@ from racegate.history.finding import Finding, FindingKind
 from racegate.report.cause.pair import Pair
 
 _FROM_HERE = "its text is wrong from here on"
+_UNSEEN = "No token that was delivered in this run is wrong."
 # By observed field: what the request does with the wrong value.
 _BY_FIELD = {
     "computed": "is computed as if it were at token {actual}, not {expected}",
@@ -52,10 +55,15 @@ def impact_of(findings: Sequence[Finding], pair: Pair | None, edge: Edge | None)
     stopped = next((found for kind in stops if (found := _first(wrong, kind))), None)
     seen = _first(wrong, FindingKind.DIVERGENCE)
     owned = _first(wrong, FindingKind.OWNERSHIP)
-    said = _ended(wrong) if seen is None and owned is None else _value(seen, owned)
     loss = _first(wrong, FindingKind.LOSS)
+    if seen is not None:
+        said = _value(seen, owned, is_lost=loss is not None)
+    else:
+        said = _ended(wrong) if owned is None else _owned(owned, is_lost=loss is not None)
     if loss is not None:
         said += f" The user sees it: {loss.message}."
+    elif seen is not None:
+        said += f" {_UNSEEN}"
     if stopped is not None:
         said += f" In the end {_lower(stopped.message)}."
     return said.strip()
@@ -72,33 +80,37 @@ def _under_another_timing(pair: Pair | None, edge: Edge | None) -> str:
     )
 
 
-def _value(seen: Finding | None, owned: Finding | None) -> str:
+def _owned(owned: Finding, *, is_lost: bool) -> str:
+    """A value of another row, where none that was compared differs from the reference."""
+    said = f"{_request(owned)} is served with {_whose(owned)} from {owned.buffer}"
+    if is_lost:
+        return f"{said}."
+    return f"{said}, which is equal to its own by luck: no value that was compared is wrong."
+
+
+def _value(seen: Finding, owned: Finding | None, *, is_lost: bool) -> str:
     """What the first wrong value does, with whose value it is."""
-    if seen is None:
-        assert owned is not None
-        return (
-            f"{_request(owned)} is served with {_whose(owned)} from {owned.buffer}: {_FROM_HERE}."
-        )
     field = (seen.field or "").partition(".")[2]
     if field == "accepted":
-        return _accepted(seen, owned)
+        return _accepted(seen, owned, is_lost=is_lost)
     how = _BY_FIELD.get(field)
     if how is None:
         return f"{_request(seen)}: {seen.message}."
     layer = "" if seen.layer is None else f" of layer {seen.layer}"
     said = how.format(actual=_shown(seen.actual), expected=_shown(seen.expected), layer=layer)
     by = "" if owned is None else f", by {_whose(owned)} in {owned.buffer}"
-    end = "" if field in _SILENT_SO_FAR else f": {_FROM_HERE}"
+    end = f": {_FROM_HERE}" if is_lost and field not in _SILENT_SO_FAR else ""
     return f"{_request(seen)} {said}{by}{end}."
 
 
-def _accepted(seen: Finding, owned: Finding | None) -> str:
+def _accepted(seen: Finding, owned: Finding | None, *, is_lost: bool) -> str:
     """A count selects the recurrent state that a request goes on from: column count - 1."""
     mine = owned if owned is not None and owned.request == seen.request else None
     with_it = "a wrong accepted count" if mine is None else _whose(mine, "accepted count")
     expected, actual = seen.expected, seen.actual
+    end = f", and {_FROM_HERE}" if is_lost else ""
     if not isinstance(expected, int) or not isinstance(actual, int):
-        return f"{_request(seen)} goes on with {with_it}: {_FROM_HERE}."
+        return f"{_request(seen)} goes on with {with_it}{end}."
     if mine is not None and mine.actual is None:
         columns = "whatever column that names"
     elif actual < 1:
@@ -107,7 +119,7 @@ def _accepted(seen: Finding, owned: Finding | None) -> str:
         columns = f"column {actual - 1}"
     return (
         f"{_request(seen)} goes on with {with_it}: it reads its recurrent state from {columns} "
-        f"instead of column {expected - 1}, and {_FROM_HERE}."
+        f"instead of column {expected - 1}{end}."
     )
 
 

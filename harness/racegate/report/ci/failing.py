@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
 
 from racegate.history.exit_code import ExitCode
 from racegate.history.finding import (
@@ -15,6 +18,7 @@ from racegate.history.finding import (
 )
 from racegate.history.outcome import Checked, CheckedCase, Comparison, Failing, RunResult
 from racegate.jobs.gate import GateResult, MustFail
+from racegate.jobs.ratchet import KnownFinding, Ratchet
 
 # Scenario -> the file that it comes from.
 Files = Mapping[str, str]
@@ -83,16 +87,37 @@ def _of_witness(entry: MustFail) -> CheckedCase:
 
 
 def checked_results(
-    results: Sequence[RunResult], files: Files, *, code: ExitCode, benign: Benign = Benign.PASS
+    results: Sequence[RunResult],
+    files: Files,
+    *,
+    code: ExitCode,
+    benign: Benign = Benign.PASS,
+    ratchet: Ratchet | None = None,
 ) -> Checked:
     """A case for each scenario on a target; what it does not run is skipped. benign: what BENIGN is
-    code: what the job ends with
+    code: what the job ends with; ratchet: beside the findings that are known
     """
     cases = [
         _case(result, () if result.refused else failing_in(result, files, benign), result.refused)
         for result in results
     ]
-    return Checked(cases=tuple(cases), exit_code=code)
+    checked = Checked(cases=tuple(cases), exit_code=code)
+    return checked if ratchet is None else checked_beside(checked, ratchet)
+
+
+def checked_beside(checked: Checked, ratchet: Ratchet) -> Checked:
+    """A job with a baseline: what stands in it is known."""
+    known = set(ratchet.known)
+
+    def beside(one: Failing) -> Failing:
+        is_known = KnownFinding(scenario=one.name, signature=one.signature) in known
+        return msgspec.structs.replace(one, is_known=one.is_known or is_known)
+
+    cases = [
+        msgspec.structs.replace(case, failing=tuple(map(beside, case.failing)))
+        for case in checked.cases
+    ]
+    return msgspec.structs.replace(checked, cases=tuple(cases), has_baseline=True)
 
 
 def failing_in(run: RunResult, files: Files, benign: Benign) -> Sequence[Failing]:
@@ -115,21 +140,34 @@ def failing_in(run: RunResult, files: Files, benign: Benign) -> Sequence[Failing
 
 
 def _failing_beside(run: RunResult, beside: Comparison, file: str) -> Sequence[Failing]:
-    changed = () if beside.changed is None else (beside.changed,)
-    found = [_failing_of(run, one, file) for one in (*changed, *beside.new)]
+    found = [_failing_of(run, one, file) for one in beside.findings]
     return [*found, *([_unexercised(run.scenario, file, beside.unmet)] if beside.unmet else [])]
 
 
 def _failing_of(run: RunResult, found: Finding, file: str) -> Failing:
     diverges = found.verdict is Verdict.DIVERGENT
+    place = _place_in(found)
     return Failing(
         name=run.scenario,
-        file=file,
+        file=file if place is None else place[0],
+        line=1 if place is None else place[1],
         kind=FindingKind.DIVERGENCE if diverges else found.kind,
         signature=found.signature,
         message=found.message,
         replay=found.replay,
     )
+
+
+def _place_in(found: Finding) -> tuple[str, int] | None:
+    """The file and line of its first access in this folder, by its path from here: of a checkout
+    that is judged where it lies.
+    """
+    sides = () if found.race is None else (found.race.first, found.race.second)
+    for file, line, _ in (frame for side in sides for frame in side.stack):
+        path = Path(file)
+        if line > 0 and path.is_absolute() and path.is_relative_to(Path.cwd()):
+            return str(path.relative_to(Path.cwd())), line
+    return None
 
 
 def failing_run(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from racegate.history.outcome import Failing
+from racegate.history.outcome import Checked, Failing
 from racegate.jobs.gate import GateResult
 from racegate.report.ci.failing import Files, checked_gate
 from racegate.report.templating import render
@@ -25,17 +25,33 @@ def summary_of(result: GateResult, files: Files) -> str:
     return f"{result.verdict}: too much is wrong for a summary; see the report in JSON.\n"
 
 
-def annotations_of(result: GateResult, files: Files) -> list[str]:
+def summary_of_checked(checked: Checked, verdict: str) -> str:
+    """The same of any other job: the cases take the place of the scenarios."""
+    wrong = checked.failing
+    page = render(
+        "github_job.md.j2",
+        checked=checked,
+        verdict=verdict,
+        wrong=wrong[:SHOWN_MAX],
+        hidden=wrong[SHOWN_MAX:],
+    )
+    if len(page.encode()) <= SUMMARY_BYTES_MAX:
+        return page
+    return f"{verdict}: too much is wrong for a summary; see the report in JSON.\n"
+
+
+def annotations_of(checked: Checked) -> list[str]:
     """Workflow commands: one for each signature that is not known, at most ANNOTATIONS_MAX."""
     found: dict[str, Failing] = {}
-    for one in checked_gate(result, files).failing:
+    for one in checked.failing:
         if not one.is_known:
             found.setdefault(one.signature, one)
     return [_annotation(one) for one in list(found.values())[:ANNOTATIONS_MAX]]
 
 
 def _annotation(one: Failing) -> str:
-    properties = {"file": one.file, "title": f"racegate: {one.name}: {one.signature}"}
+    line = str(one.line) if one.file and one.line > 1 else ""
+    properties = {"file": one.file, "line": line, "title": f"racegate: {one.name}: {one.signature}"}
     said = ",".join(f"{name}={_property(text)}" for name, text in properties.items() if text)
     text = "\n".join(filter(None, (one.message, one.replay and f"replay: {one.replay}")))
     return f"::error {said}::{_data(text)}"

@@ -60,10 +60,10 @@ def render(verdicts: ProgramVerdict, command: str) -> str:
     return "\n".join([*lines, closing(verdicts)])
 
 
-def checked_program(verdicts: ProgramVerdict, command: str) -> Checked:
+def checked_program(verdicts: ProgramVerdict, command: str, code: int | None = None) -> Checked:
     """One case, for a CI service: what is wrong with the program, finding by finding.
 
-    command: as of `render`
+    command: as of `render`; code: what the job ends with, if not as the verdict says
     """
     judged = {one.race.signature: one for one in verdicts.judged}
     still_open = verdicts.open_findings
@@ -89,7 +89,11 @@ def checked_program(verdicts: ProgramVerdict, command: str) -> Checked:
     case = CheckedCase(
         group="programs", name=command, said=closing(verdicts), failing=tuple(failing)
     )
-    return Checked(cases=(case,), exit_code=verdicts.exit_code, has_baseline=bool(known))
+    return Checked(
+        cases=(case,),
+        exit_code=verdicts.exit_code if code is None else code,
+        has_baseline=bool(known),
+    )
 
 
 def _failing(finding: Race, judged: ProgramRace | None, command: str, *, is_known: bool) -> Failing:

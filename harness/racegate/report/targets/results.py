@@ -10,14 +10,17 @@ from rich.table import Table
 from rich.text import Text
 
 from racegate.history.exit_code import ExitCode
-from racegate.history.finding import exit_code
-from racegate.history.outcome import GatedResults, RunResult
+from racegate.history.finding import Benign, exit_code
+from racegate.history.outcome import GatedResults, RunResult, shared_findings
+from racegate.report.causes import ToldCause, last_line, print_causes, told_plainly
 from racegate.report.text import (
     FINDINGS_SHOWN_MAX,
     STYLE,
-    finding_panel,
+    GateView,
     gate_table,
+    print_finding,
     print_reasons,
+    print_unfinished,
     tried_of,
 )
 from racegate.scenario.untrusted.console import line, lines
@@ -87,33 +90,74 @@ def counts_of(result: RunResult) -> str:
 
 def _print_findings(console: Console, result: RunResult) -> None:
     for finding in result.findings[:FINDINGS_SHOWN_MAX]:
-        console.print(finding_panel(finding))
+        print_finding(console, finding)
     hidden = len(result.findings) - FINDINGS_SHOWN_MAX
     if hidden > 0:
         console.print(f"... and {many(hidden, 'more finding')} (all of them with --json -)")
 
 
-def print_target_gate(console: Console, gate: GatedResults, told: Sequence[str] = ()) -> None:
-    """A row per scenario that was run, the others by name, and the verdict of all. told: scenarios
-    that were printed before
+def print_target_gate(
+    console: Console,
+    gate: GatedResults,
+    *,
+    benign: Benign,
+    detail: GateView = GateView.CAUSES,
+    told: Sequence[str] = (),
+) -> None:
+    """Each cause once, or a row and the findings of each scenario too; those that were not run by
+    name, and the verdict of all. told: scenarios that were printed before
     """
-    is_compared = any(result.comparison for result in gate.results)
-    console.print(_compared_table(gate.run) if is_compared else gate_table(gate.run))
+    if any(result.comparison for result in gate.results):
+        _print_compared(console, gate, told)
+        return
+    causes = [told_plainly(shared) for shared in shared_findings(gate.run, benign=benign)]
+    if detail is GateView.ALL:
+        _print_each(console, gate, told)
+    else:
+        print_unfinished(console, gate.run)
     for result in gate.results:
         if result.refused:
             console.print(f"not run: {result.scenario}: {result.refused}")
-        elif exit_code([result.verdict]) and result.scenario not in told:
+    print_causes(console, causes, STYLE)
+    _print_verdict(console, gate, causes)
+
+
+def _print_each(console: Console, gate: GatedResults, told: Sequence[str]) -> None:
+    console.print(gate_table(gate.run))
+    _print_findings_of(console, gate, told)
+
+
+def _print_findings_of(console: Console, gate: GatedResults, told: Sequence[str]) -> None:
+    for result in gate.run:
+        if exit_code([result.verdict]) and result.scenario not in told:
             # What none of them covers is said once, below.
             print_judgement(console, msgspec.structs.replace(result, not_seen=()))
+
+
+def _print_unseen(console: Console, gate: GatedResults) -> None:
     unseen = (text for result in gate.results for text in result.not_seen)
     print_reasons(console, "not seen", dict.fromkeys(unseen))
-    if is_compared:
-        console.print(_compared_line(gate))
-        return
+
+
+def _print_verdict(console: Console, gate: GatedResults, causes: Sequence[ToldCause]) -> None:
+    _print_unseen(console, gate)
     said = (str(gate.verdict), STYLE[gate.verdict])
     missing = len(gate.results) - len(gate.run)
     not_run = f", {missing} not run (--except NAME leaves one out)" if missing else ""
-    console.print(line(said, f": {many(len(gate.run), 'scenario')}{not_run}"))
+    total = len(gate.run)
+    what = last_line(causes, scenarios=total) if causes else many(total, "scenario")
+    console.print(line(said, f": {what}{not_run}"), soft_wrap=True)
+
+
+def _print_compared(console: Console, gate: GatedResults, told: Sequence[str]) -> None:
+    """Beside its base: what is new, scenario by scenario."""
+    console.print(_compared_table(gate.run))
+    for result in gate.results:
+        if result.refused:
+            console.print(f"not run: {result.scenario}: {result.refused}")
+    _print_findings_of(console, gate, told)
+    _print_unseen(console, gate)
+    console.print(_compared_line(gate))
 
 
 def _compared_table(results: Sequence[RunResult]) -> Table:

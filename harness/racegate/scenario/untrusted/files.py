@@ -62,7 +62,8 @@ def json_text(value: object) -> str:
 
 def _json_lines(name: str, value: object, depth: int) -> Iterator[str]:
     """name: of a member of an object with its colon, else nothing"""
-    line = " " * depth + name + json.dumps(value, ensure_ascii=False)
+    # As it is printed: an escape has up to twelve times the width of what it stands for.
+    line = printable_json(" " * depth + name + json.dumps(value, ensure_ascii=False))
     members = _members(value)
     is_record = not any(one and isinstance(one, dict | list) for _, one in members)
     if is_record or len(line) <= JSON_WIDTH:

@@ -197,6 +197,13 @@ def _refused(cell: EngineCell, scenario: Scenario, reason: str) -> ReleaseVerdic
     )
 
 
+def lost_verdict(cell: EngineCell, scenario: Scenario, message: str) -> ReleaseVerdict:
+    """What is said of a scenario in which the engine itself was lost. message: what is known"""
+    gone = ReleaseRun(ending=Ending.LOST, message=message)
+    unmet = (f"a run did not come to its end: {gone.ending}",)
+    return ReleaseVerdict(cell=cell, scenario=scenario.name, base=gone, shown=gone, unmet=unmet)
+
+
 def unmet_expectations(scenario: Scenario, run: ReleaseRun) -> tuple[str, ...]:
     """What the scenario expects to be exercised, and was not."""
     expected: dict[str, int] = msgspec.structs.asdict(scenario.expect)

@@ -31,6 +31,10 @@ class PrintPlace(Enum):
     STDERR = "stderr"
 
 
+class ServerLost(BadInput):
+    """A server that had started is gone; another one may be started for what is left."""
+
+
 class ForkServer:
     """A fork server, as its client has it.
 
@@ -52,15 +56,15 @@ class ForkServer:
         self.start_s = time.perf_counter() - begun
 
     def run(self, job: msgspec.Struct, timeout_s: float = 0.0) -> int | None:
-        """The exit code of a job's process, as `wait` returns it. Raises BadInput."""
+        """The exit code of a job's process, as `wait` returns it. Raises ServerLost."""
         return self.wait(self.begin(job), timeout_s)
 
     def begin(self, job: msgspec.Struct) -> int:
-        """Hands out a job; the number of its process. Raises BadInput if the server has ended."""
+        """Hands out a job; the number of its process. Raises ServerLost if the server has ended."""
         try:
             return self._pipes.begin(job)
         except ServerEndedError:
-            raise BadInput(self._why_not()) from None
+            raise self._lost() from None
 
     def wait(self, pid: int, timeout_s: float = 0.0) -> int | None:
         """The exit code of a job's process, negative for a signal; None if it was ended because it
@@ -91,12 +95,15 @@ class ForkServer:
         try:
             return self._pipes.read()
         except ServerEndedError:
-            raise BadInput(self._why_not()) from None
+            raise self._lost() from None
 
-    def _why_not(self) -> str:
+    def _lost(self) -> BadInput:
+        if self.start_s:
+            return ServerLost(f"the process of {self._what} ended; its message is above")
+        said = "its message is above"
         if self._failed is not None and self._failed.exists():
-            return f"{self._what} did not start: {self._failed.read_text()}"
-        return f"{self._what} did not start, or its process ended; its message is above"
+            said = self._failed.read_text()
+        return BadInput(f"{self._what} did not start: {said}")
 
 
 @contextmanager

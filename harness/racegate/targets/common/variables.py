@@ -31,6 +31,7 @@ def environment_for(toolkit: Toolkit, kind: DeviceKind) -> dict[str, str]:
             # Inductor's files say nothing of who runs them: they are not those of a real GPU.
             "TORCHINDUCTOR_CACHE_DIR": str(COMPILED),
             "TORCHINDUCTOR_COMPILE_THREADS": "1",  # other processes have no device
+            "TORCHINDUCTOR_BENCHMARK_EPILOGUE_FUSION": "0",  # times of an interpreter say nothing
             "CUDA_VISIBLE_DEVICES": "0",
         }
     if missing := why_no_gpu():

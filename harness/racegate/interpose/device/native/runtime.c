@@ -46,6 +46,8 @@ __attribute__((constructor)) static void measure_host(void) {
     memory_total = host >> 30 ? host >> 30 << 30 : host;
 }
 void vg_limit_memory(uint64_t bytes) { memory_total = (size_t)bytes; }
+/* A context takes some of it for itself: two halves never fit. */
+static size_t memory_usable(void) { return memory_total - (memory_total >> 7); }
 /* Which GPU a program is told that it has, until Python says another. */
 static struct { char name[256]; int major, minor, sms, sm_threads, sm_shared, shared_max, l2; } gpu = {
     "racegate virtual GPU", 9, 0, 132, 2048, 233472, 232448, 50 << 20
@@ -57,7 +59,7 @@ void vg_set_gpu(const char *name, const int *facts) {
     gpu.shared_max = gpu.major < 8 ? gpu.sm_shared : gpu.sm_shared - 1024; /* the system keeps a KiB of each block */
 }
 int vg_take_memory(size_t n) {
-    if (atomic_fetch_add(&memory_used, n) + n <= memory_total) return 1;
+    if (atomic_fetch_add(&memory_used, n) + n <= memory_usable()) return 1;
     memory_used -= n;
     vg_log(LOG_FULL, n, 0, 0, 0);
     return 0;
@@ -75,14 +77,6 @@ cudaError_t cudaDriverGetVersion(int *v) { *v = CUDART_VERSION; OK; }
 cudaError_t cudaRuntimeGetVersion(int *v) { *v = CUDART_VERSION; OK; }
 cudaError_t cudaGetLastError(void) { cudaError_t e = last_error; last_error = cudaSuccess; return e; }
 cudaError_t cudaPeekAtLastError(void) { return last_error; }
-const char *cudaGetErrorName(cudaError_t e) {
-    return e == cudaSuccess ? "cudaSuccess" : e == cudaErrorNotReady ? "cudaErrorNotReady"
-        : e == cudaErrorInvalidDevice ? "cudaErrorInvalidDevice" : e == cudaErrorMemoryAllocation ? "cudaErrorMemoryAllocation"
-        : e == cudaErrorInvalidValue ? "cudaErrorInvalidValue" : "an error of the virtual CUDA runtime";
-}
-const char *cudaGetErrorString(cudaError_t e) {
-    return e == cudaErrorInvalidDevice ? "invalid device ordinal (the virtual machine has one GPU)" : cudaGetErrorName(e);
-}
 cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest) { *least = 0; *greatest = -5; OK; }
 cudaError_t cudaDeviceGetPCIBusId(char *id, int n, int d) { (void)d; snprintf(id, (size_t)n, "0000:00:00.0"); OK; }
 cudaError_t cudaDeviceCanAccessPeer(int *can, int a, int b) { (void)a; (void)b; *can = 0; OK; }
@@ -164,7 +158,7 @@ cudaError_t cudaHostUnregister(void *p) {
     OK;
 }
 cudaError_t cudaHostGetDevicePointer(void **d, void *h, unsigned f) { (void)f; *d = h; OK; }
-cudaError_t cudaMemGetInfo(size_t *f, size_t *t) { *t = memory_total; *f = memory_total - memory_used; OK; }
+cudaError_t cudaMemGetInfo(size_t *f, size_t *t) { *t = memory_total; *f = memory_usable() - memory_used; OK; }
 cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *a, const void *p) {
     int kind = vg_memory_kind(p);
     memset(a, 0, sizeof *a);
@@ -349,7 +343,11 @@ cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *e, cudaGraph_t g, uns
     *e = (cudaGraphExec_t)g;
     OK;
 }
-cudaError_t cudaGraphGetNodes(cudaGraph_t g, cudaGraphNode_t *nodes, size_t *n) { (void)g; (void)nodes; *n = 1; OK; }
+cudaError_t cudaGraphGetNodes(cudaGraph_t g, cudaGraphNode_t *nodes, size_t *n) {
+    if (nodes) vg_unmodelled("cudaGraphGetNodes (nodes of a graph, one by one)");
+    *n = vg_call(CALL_GRAPH_NODES, ((struct virtual_graph *)g)->id, 0, 0, 0, NULL);
+    OK;
+}
 cudaError_t cudaGraphDestroy(cudaGraph_t g) { (void)g; OK; }
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t e) { (void)e; OK; }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t e, cudaStream_t s) {

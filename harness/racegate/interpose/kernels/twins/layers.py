@@ -232,6 +232,17 @@ def _typed(product: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return twin
 
 
+def convolution(*args: Any) -> Tensor:
+    """Without cuDNN the result is contiguous, however the operands lie; not so on a CPU."""
+    return torch.ops.aten.convolution(*args).contiguous()
+
+
+def convolution_backward(*args: Any) -> tuple[Tensor | None, ...]:
+    """Likewise its gradients."""
+    made = torch.ops.aten.convolution_backward(*args)
+    return tuple(None if one is None else one.contiguous() for one in made)
+
+
 def _no_cudnn(*args: Any) -> bool:  # nor AMD's
     return False  # both are off on the virtual device
 
@@ -248,6 +259,8 @@ TWINS: dict[str, Callable[..., Any]] = {
     "batch_norm_gather_stats_with_counts": batch_norm_gather_stats_with_counts,
     "batch_norm_backward_reduce": batch_norm_backward_reduce,
     "batch_norm_backward_elemt": batch_norm_backward_elemt,
+    "convolution": convolution,
+    "convolution_backward": convolution_backward,
     "_use_cudnn_ctc_loss": _no_cudnn,
     "_use_cudnn_ctc_loss.Tensor": _no_cudnn,
     "_use_miopen_ctc_loss": _no_cudnn,

@@ -140,7 +140,8 @@ def _is_for_a_gpu(node: cst.CSTNode) -> bool:
     if not isinstance(node, cst.FunctionDef):
         return False
     decorators = [cst.Module(()).code_for_node(each.decorator) for each in node.decorators]
-    is_launcher = node.name.value.endswith("_triton") or node.name.value.startswith("_launch")
+    name = node.name.value
+    is_launcher = name.endswith("_triton") or name.startswith(("_launch", "triton_"))
     return is_launcher or any(text.startswith("triton.") for text in decorators)
 
 

@@ -75,7 +75,7 @@ SOURCES = {
             name="observe",
             folders=("harness/racegate/engine/observe",),
             tests=(
-                "tests/engine/test_recording.py",
+                *_named("tests/engine", "test_recording.py", "test_observing.py"),
                 *_named("tests/oracles", "test_ownership.py", "test_stepwise.py"),
             ),
         ),

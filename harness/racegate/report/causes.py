@@ -1,0 +1,119 @@
+"""What a red gate tells first: one block for each cause, whatever the number of scenarios that show
+it, and a last line that names them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from rich.console import Console
+from rich.table import Table
+
+from racegate.history.finding import Verdict
+from racegate.history.outcome import SharedFinding
+from racegate.report.cause.account import Account
+from racegate.scenario.untrusted.console import line, lines
+from racegate.scenario.untrusted.text import many
+
+if TYPE_CHECKING:  # or a single run would import the search
+    from racegate.check.repro.search import FailureSighting
+
+BLOCKS_MAX = 8
+NAMES_MAX = 3
+
+
+class ToldCause(NamedTuple):
+    """A cause as a gate tells it. sentence: what it means; facts: name and text of each
+
+    replay: the command that shows it; files: what was written beside
+    """
+
+    shared: SharedFinding
+    verdict: Verdict
+    sentence: str
+    facts: tuple[tuple[str, str], ...]
+    replay: str
+    files: tuple[str, ...] = ()
+
+
+def told_plainly(shared: SharedFinding) -> ToldCause:
+    """As the finding itself says it."""
+    run, finding = shared.seen[0]
+    facts = [("hold", hold) for hold in finding.holds or run.schedule]
+    if finding.race is not None:
+        places = (finding.race.first.place, finding.race.second.place)
+        facts.append(("place", " and ".join(dict.fromkeys(places))))
+    return ToldCause(
+        shared=shared,
+        verdict=run.verdict if finding.verdict is None else finding.verdict,
+        sentence=finding.message,
+        facts=tuple(facts),
+        replay=finding.replay,
+    )
+
+
+def told_of_account(
+    shared: SharedFinding, account: Account, holds: Sequence[str], sight: str
+) -> ToldCause:
+    """As the account of its run has it. sight: what came of looking for one that a user sees"""
+    first, second = account.first, account.second
+    facts = [("hold", hold) for hold in holds]
+    if first is not None and second is not None:
+        facts.append(("pair", f"{first.name} on {first.lane}, {second.name} on {second.lane}"))
+    facts.append(("edge", account.to_add))
+    facts += [("further", sight)] if sight else []
+    return ToldCause(
+        shared=shared,
+        verdict=shared.seen[0][0].verdict,
+        sentence=account.impact,
+        facts=tuple(facts),
+        replay=account.replay,
+    )
+
+
+def sight_text(sight: FailureSighting | None) -> str:
+    """That no run was found in which a user sees what is wrong, and how far it was looked; empty if
+    one was, or nobody looked.
+    """
+    if sight is None or sight.result is not None:
+        return ""
+    tried = many(sight.schedules, "schedule")
+    if sight.is_complete:
+        tried = f"{tried}, one of every class,"
+    return f"no run in which a token is wrong was found ({tried} of this scenario run)"
+
+
+def print_causes(console: Console, causes: Sequence[ToldCause], styles: dict[Verdict, str]) -> None:
+    """A block each; signatures and commands are never cut, nor broken into lines."""
+    for number, cause in enumerate(causes[:BLOCKS_MAX], start=1):
+        head = (f"{number} {cause.verdict}", styles[cause.verdict])
+        console.print(line(head, f" {cause.shared.signature}"), soft_wrap=True)
+        facts = Table.grid(padding=(0, 2))
+        facts.add_row("", lines(cause.sentence.split("\n")))
+        console.print(facts)
+        pairs = Table.grid(padding=(0, 2))
+        for name, text in (*cause.facts, ("seen in", _named(cause.shared.scenarios))):
+            pairs.add_row("", line((name, "dim")), text)
+        console.print(pairs)
+        for command in filter(None, (cause.replay, *cause.files)):
+            console.print(f"  {command}", soft_wrap=True, highlight=False)
+        console.print()
+    hidden = len(causes) - BLOCKS_MAX
+    if hidden > 0:
+        console.print(f"... and {many(hidden, 'more cause')} (-v has all)")
+
+
+def _named(names: Sequence[str]) -> str:
+    hidden = len(names) - NAMES_MAX
+    more = f" and {hidden} more" if hidden > 0 else ""
+    return f"{many(len(names), 'scenario')}: {', '.join(names[:NAMES_MAX])}{more}"
+
+
+def last_line(causes: Sequence[ToldCause], *, scenarios: int) -> str:
+    """How many causes, in how many scenarios, and which."""
+    failing = {name for cause in causes for name in cause.shared.scenarios}
+    names = ", ".join(cause.shared.signature for cause in causes[:BLOCKS_MAX])
+    more = ", ..." if len(causes) > BLOCKS_MAX else ""
+    count = f"{many(len(causes), 'cause')} in {len(failing)} of {many(scenarios, 'scenario')}"
+    return f"{count}: {names}{more}"

@@ -1,0 +1,239 @@
+"""What a search over landings tries, how many it knows of, what it leaves open; and what is said of
+a run that it shows. On targets that are told, not run.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+
+from racegate.history.finding import Hazard, Race, Side, Verdict
+from racegate.history.schedule import Half, Hold, Holds, texts_of
+from racegate.history.verdict import Reach
+from racegate.interpose.device.touches import OTHER_THREADS
+from racegate.interpose.outcome import (
+    DeviceKind,
+    Ending,
+    Observation,
+    Outcome,
+    Plan,
+)
+from racegate.scenario.spec import Request, Scenario
+from racegate.targets.common.judge import PENALISED, unmet_expectations
+from racegate.targets.common.landings import LandingRun, LandingRuns
+from racegate.targets.common.result import _wrong_in, change_lines
+from racegate.targets.common.search import search
+from racegate.targets.common.wire import ReleaseRun, Wrong
+from racegate.targets.program.explore import Pairs
+from racegate.targets.program.judge import POLLS, QUERIES, ProgramVerdict, judge_on
+from racegate.targets.program.launch import Program
+
+
+def observed(digest: str, *names: str) -> tuple[Observation, ...]:
+    return tuple(Observation(name=name, digest=digest, preview="") for name in names)
+
+
+BASE = Outcome(ending=Ending.FINISHED, observations=observed("1", "x"))
+OTHER = msgspec.structs.replace(BASE, observations=observed("2", "x"))
+HELD = (Hold(op="d2h@a", until="read@b"),)
+
+
+def side(label: str, *, is_write: bool) -> Side:
+    return Side(operation="d2h", label=label, lane="s", is_host=False, is_write=is_write, stack=())
+
+
+def race(first: str = "d2h@a", *seconds: str, nbytes: int = 64) -> Race:
+    return Race(
+        signature=first,
+        hazard=Hazard.READ_AFTER_WRITE,
+        buffer="x",
+        nbytes=nbytes,
+        count=1,
+        first=side(first, is_write=True),
+        second=side((seconds or ("read@b",))[0], is_write=False),
+        edge="",
+        pairs=tuple((first, second) for second in seconds or ("read@b",)),
+    )
+
+
+class Told:
+    """A target that runs nothing. plans: that it was asked for"""
+
+    def __init__(self, held: Outcome = OTHER) -> None:
+        self.plans: list[Plan] = []
+        self._held = held
+
+    def run(self, plan: Plan) -> Outcome:
+        """Another value under any hold."""
+        self.plans.append(plan)
+        return self._held if plan.holds else BASE
+
+
+class Source:
+    """Landings of one operation each. known: how many it says there are"""
+
+    reach = Reach.EACH_ALONE
+
+    def __init__(self, *landings: Holds, known: int) -> None:
+        self._landings = landings
+        self._known = known
+
+    def landings(self, runs: Any) -> Any:
+        """As given."""
+        return iter(self._landings)
+
+    def known(self, runs: Any) -> int:
+        """As given."""
+        return self._known
+
+    def limits(self, runs: Any) -> tuple[str, ...]:
+        """None."""
+        return ()
+
+
+def test_a_landing_that_does_harm_is_not_tried_with_other_answers() -> None:
+    target = Told()
+    runs = LandingRuns(target, {0: BASE, POLLS: BASE}, runs_max=20)
+    runs.try_all([HELD])
+    assert [harm.polls for harm in runs.harms] == [0]
+    assert {plan.polls for plan in target.plans} == {0}
+    quiet = Told(BASE)
+    LandingRuns(quiet, {0: BASE, POLLS: BASE}, runs_max=20).try_all([HELD])
+    assert [plan.polls for plan in quiet.plans] == [0, POLLS]
+
+
+@pytest.mark.parametrize(("known", "left"), [(0, 0), (1, 0), (2, 0), (5, 3)])
+def test_what_is_left_is_what_is_known_and_was_not_tried(known: int, left: int) -> None:
+    """A source may find more on its way than it knew of."""
+    more = (Hold(op="d2h@c", until="read@b"),)
+    found = search(Told(BASE), BASE, Source(HELD, more, known=known), runs_max=9)
+    assert (found.left, found.runs, found.harms) == (left, 2, ())
+
+
+def a_search(*races: Race, bases: int = 1, **known: Any) -> Any:
+    base = msgspec.structs.replace(BASE, findings=races, **known)
+    return LandingRuns(Told(BASE), dict.fromkeys(range(bases), base), runs_max=9)
+
+
+def test_a_program_has_each_landing_with_each_answer() -> None:
+    """Two points of one copy, and each of its halves at each of them."""
+    pairs = Pairs(DeviceKind.VIRTUAL)
+    raced = race("d2h@a", "read@b", "read@c")
+    assert pairs.known(a_search(raced)) == 2 + 2 * len(Half)
+    assert pairs.known(a_search(raced, bases=2)) == 2 * pairs.known(a_search(raced))
+    assert pairs.known(a_search(race(nbytes=4))) == 1, "a word is not torn"
+
+
+def test_a_torn_copy_is_late_as_long_as_it_may_be_before_it_is_less_so() -> None:
+    pairs = Pairs(DeviceKind.VIRTUAL)
+    raced = race("d2h@a", "read@b", "read@c")
+    torn = list(pairs._torn(raced, {"d2h@a": ("read@c", "forced")}))
+    assert [holds[0].until for holds in torn] == ["forced"] * 2 + ["read@c"] * 2
+    assert {holds[0].half for holds in torn} == set(Half)
+    assert not list(Pairs(DeviceKind.CUDA)._torn(raced, {"d2h@a": ("forced",)}))
+
+
+def test_what_may_yet_be_harmful_is_said() -> None:
+    runs = a_search(race(), not_seen={OTHER_THREADS: 1})
+    runs.unstable = frozenset(["b", "a", "c"])
+    limits = Pairs(DeviceKind.VIRTUAL).limits(runs)
+    assert limits == (
+        "not compared, because it differs from run to run without holds: a, b, c",
+        "host threads of the program run in one order only",
+    )
+    assert Pairs(DeviceKind.VIRTUAL).limits(a_search(race())) == ()
+
+
+class ToldDevice:
+    """A device that runs a program with one race, which polls. asked: plans, and whether quietly"""
+
+    kind = DeviceKind.VIRTUAL
+
+    def __init__(self, polled: Ending = Ending.FINISHED) -> None:
+        self.asked: list[tuple[Plan, bool]] = []
+        self._polled = polled
+
+    def run(self, program: Program, plan: Plan, *, is_quiet: bool = False) -> Outcome:
+        """Another value under any hold."""
+        self.asked.append((plan, is_quiet))
+        ending = self._polled if plan.polls else Ending.FINISHED
+        found = OTHER if plan.holds else BASE
+        return msgspec.structs.replace(
+            found,
+            ending=ending,
+            work=3,
+            events=3,
+            findings=(race(nbytes=4),),
+            not_seen={QUERIES: 1},
+            realised=dict.fromkeys(texts_of(plan.holds), 1),
+        )
+
+
+def judged(device: ToldDevice, *, explores: bool = True) -> ProgramVerdict:
+    given: Any = device
+    return judge_on(given, Program(("x.py",)), explores=explores, runs_max=9)
+
+
+def test_what_a_program_prints_is_shown_once_and_its_search_is_part_of_its_verdict() -> None:
+    device = ToldDevice()
+    found = judged(device)
+    assert found.search is not None and found.search.harms and found.verdict is Verdict.DIVERGENT
+    assert [is_quiet for _, is_quiet in device.asked][:2] == [False, True]
+    assert all(is_quiet for _, is_quiet in device.asked[1:])
+    assert not found.is_interrupted
+    assert judged(ToldDevice(), explores=False).search is None
+
+
+@pytest.mark.parametrize("ending", [Ending.FINISHED, Ending.TIMED_OUT])
+def test_landings_are_tried_with_other_answers_only_if_that_run_came_to_its_end(
+    ending: Ending,
+) -> None:
+    device = ToldDevice(ending)
+    judged(device)
+    tried = {plan.polls for plan, _ in device.asked if plan.holds}
+    control = {plan.polls for plan, _ in device.asked if not plan.holds}
+    assert control >= {0, POLLS}
+    assert POLLS not in tried or ending is Ending.FINISHED
+
+
+def test_what_polls_change_comes_by_its_name() -> None:
+    first, second = (
+        msgspec.structs.replace(BASE, observations=observed(value, "b", "a", "c")) for value in "12"
+    )
+    verdict = ProgramVerdict(base=first, shown=first, polled=second)
+    assert verdict.polls_matter == ("a", "b", "c")
+
+
+def release(**known: Any) -> ReleaseRun:
+    return ReleaseRun(ending=Ending.FINISHED, **known)
+
+
+def test_of_what_is_wrong_in_a_landing_four_lines_are_shown() -> None:
+    wrong = tuple(Wrong(step=step, what="length", used=1, true=2) for step in range(6))
+    landing = LandingRun(
+        holds=HELD, polls=0, base=release(), what=release(wrong=wrong), is_harmful=True
+    )
+    lines = change_lines(landing)
+    assert lines == [f"step {step}: length: 1 used, 2 true" for step in range(4)]
+
+
+def test_a_wrong_run_without_a_wrong_value_says_what_its_holds_do() -> None:
+    told: Any = SimpleNamespace(verdict=Verdict.DIVERGENT, shown=release(), search=None, message="")
+    assert _wrong_in(told) == ["the holds change what is observed"]
+    told.message = "it ended early"
+    assert _wrong_in(told) == ["it ended early"]
+    told.verdict = Verdict.CONFLICT
+    assert _wrong_in(told) == []
+
+
+@pytest.mark.parametrize(("temperature", "count", "is_met"), [(0, 0, 1), (0.5, 0, 0), (0.5, 1, 1)])
+def test_one_penalised_sample_is_what_temperatures_are_expected_to_have(
+    temperature: float, count: int, is_met: int
+) -> None:
+    request = Request(name="A", arrive=0, prompt=(1,), max_tokens=1, temperature=temperature)
+    scenario = Scenario(name="s", title="", requests=(request,))
+    unmet = unmet_expectations(scenario, release(counters={PENALISED: count}))
+    assert (not unmet) == bool(is_met)
