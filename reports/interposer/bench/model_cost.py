@@ -1,5 +1,5 @@
-"""What a model of middle size costs: `model_cost.py cpu|cuda WIDTH STEPS`, with `racegate torch run`
-in front of it for `cuda`. Prints CPU seconds of a step, of all threads of the process.
+"""What a model of middle size costs: `model_cost.py cpu|cuda WIDTH STEPS`, with `racegate torch
+run` in front of it for `cuda`. Prints CPU milliseconds of a step, of all threads of the process.
 
 A transformer of four layers, batches of 8 times 64 tokens, forward, backward and AdamW, uploaded
 from pinned memory and its loss read back in each step.
