@@ -19,7 +19,7 @@ from racegate.targets.program.judge import ProgramVerdict, judge_on
 from racegate.targets.program.launch import DeviceServer, Program
 
 HERE = Path(__file__).parent
-CASES = HERE / "cases" / "compiled"
+CASES = HERE / "compiled_regions"
 TORCH = "" if why_not() else find_toolkit().torch_version
 needs_cxx = pytest.mark.skipif(which("g++") is None, reason="parts of regions on the CPU need g++")
 needs_its_compiler = pytest.mark.skipif(
