@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import Enum
 from functools import partial, wraps
+from importlib import import_module
 from types import ModuleType
 
 import torch
@@ -22,10 +23,22 @@ from racegate.interpose.program.imports import AfterImport
 
 EQUAL_TIMES = "times that the compiler asked for to choose by (all are equal)"
 PLAIN_PYTHON = "calls of torch.compile whose regions ran as plain Python (--compile eager)"
+_COMPILER = (
+    "torch._inductor.async_compile",
+    "torch._inductor.compile_fx",
+    "torch._inductor.runtime.triton_heuristics",
+    "triton.runtime.interpreter",
+)
 # Of the compiler's own work; what it does besides happens while the program runs.
 _COMPILING = ("DYNAMO", "LAZY_BACKWARD")
 # Whether this torch lets racegate see compiled regions without taking them apart.
 _SEES_REGIONS = hasattr(TorchDispatchMode, "ignore_compile_internals")
+
+
+def import_compiler() -> None:
+    """What a compiled region imports at its first call, which costs more than most regions do."""
+    for name in _COMPILER:
+        import_module(name)
 
 
 def follow_compiler(
