@@ -22,10 +22,10 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from racegate.history.schedule import Hold, Holds
+from racegate.interpose.device.touches import QUERIES
 from racegate.interpose.outcome import Ending, Outcome, Plan
 from racegate.scenario.untrusted.files import write_json
 from racegate.targets.common.search import POLLS
-from racegate.targets.program.explore import QUERIES
 from racegate.targets.program.judge import judge_on
 from racegate.targets.program.launch import DeviceServer, Program, open_device
 

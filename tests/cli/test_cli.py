@@ -45,6 +45,7 @@ RUN_FIELDS = {
     "message",
     "refused",
     "is_lost",
+    "comparison",
 }
 FINDING_FIELDS = {
     "kind",

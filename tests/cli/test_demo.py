@@ -59,6 +59,12 @@ def test_a_race_is_found_drawn_and_repaired(installed: Path, tmp_path: Path) -> 
 def test_documents_come_along(installed: Path, tmp_path: Path) -> None:
     done = racegate(installed, tmp_path, "docs", "readme")
     assert done.stdout == (ROOT / "README.md").read_text()
+    copied = racegate(installed, tmp_path, "docs", "--examples", "mine")
+    names = {"loader.py", "toy.toml", "toy_adapter.py", "toy_runner.py"}
+    assert {path.name for path in (tmp_path / "mine").iterdir()} == {*names, "ci"}
+    assert len(copied.stdout.splitlines()) == len(names) + 3
+    again = racegate(installed, tmp_path, "docs", "--examples", "mine")
+    assert (again.stdout, "mine/toy.toml is there already" in again.stderr) == ("", True)
 
 
 def test_the_gate_has_scripts_and_witnesses_of_its_own(installed: Path, tmp_path: Path) -> None:

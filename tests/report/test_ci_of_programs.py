@@ -17,20 +17,17 @@ from junitparser import JUnitXml
 from typer.testing import CliRunner
 
 from pictured import judged as judged_run
+from program_verdicts import finding, verdicts
 from racegate.cli.app import app
 from racegate.history.exit_code import ExitCode
-from racegate.history.finding import Hazard, Race, Side, Verdict
+from racegate.history.finding import Verdict
 from racegate.history.outcome import Checked, Failing
-from racegate.history.schedule import Hold
-from racegate.history.verdict import Reach, Tried
-from racegate.interpose.outcome import Ending, Observation, Outcome
+from racegate.interpose.outcome import Ending, Outcome
 from racegate.report.ci.failing import checked_results
 from racegate.report.ci.junit import junit_of
 from racegate.report.ci.sarif import sarif_of
 from racegate.report.targets.programs import checked_program
 from racegate.report.timeline.program import program_page
-from racegate.targets.common.landings import LandingRun
-from racegate.targets.common.search import Effect, JudgedRace, LandingSearch
 from racegate.targets.program.judge import ProgramVerdict, Suppression
 from small_engine import Wait
 from small_release import SmallReleases
@@ -40,60 +37,6 @@ SCHEMAS = Path(__file__).parent / "schemas"
 SARIF = json.loads((SCHEMAS / "sarif-2.1.0-rtm.5.json").read_text())
 JUNIT = xmlschema.XMLSchema(SCHEMAS / "jenkins-junit.xsd")
 NASTY = "]]></failure><script>\u202e\x1b[31m&"
-RIGHT, WRONG = (Observation("sum", "1", "64.0"),), (Observation("sum", "3", "0.0"),)
-
-
-def side(place: str, *, is_write: bool) -> Side:
-    return Side(
-        operation="d2h",
-        label=f"d2h@{place}:step#1",
-        lane="stream 1",
-        is_host=not is_write,
-        is_write=is_write,
-        stack=((place, 5, "step"),),
-    )
-
-
-def finding(signature: str, place: str = "x.py") -> Race:
-    return Race(
-        hazard=Hazard.READ_AFTER_WRITE,
-        signature=signature,
-        buffer="host (step)",
-        nbytes=4,
-        count=1,
-        first=side(place, is_write=True),
-        second=side(place, is_write=False),
-        edge="wait",
-        pairs=(),
-    )
-
-
-def verdicts(*findings: Race, verdict: Verdict, **fields: Any) -> ProgramVerdict:
-    outcome = Outcome(ending=Ending.FINISHED, findings=findings, observations=RIGHT)
-    held = msgspec.structs.replace(outcome, findings=(), observations=WRONG)
-    landings = [
-        LandingRun(holds=(Hold(op=one.first.label),), base=outcome, what=held, is_harmful=True)
-        for one in findings
-    ]
-    is_all = verdict is Verdict.BENIGN
-    races = tuple(
-        JudgedRace(
-            race=one,
-            effect=Effect.BENIGN if is_all else Effect.DIVERGENT,
-            landings=1,
-            landing=None if is_all else run,
-        )
-        for one, run in zip(findings, landings, strict=True)
-    )
-    search = LandingSearch(
-        races=races,
-        harms=() if is_all else tuple(landings),
-        runs=2,
-        left=int(not is_all),
-        tried=Tried(reach=Reach.COMBINATIONS if is_all else Reach.SOME, number=1),
-    )
-    found = ProgramVerdict(base=outcome, shown=outcome, search=search)
-    return msgspec.structs.replace(found, **fields)
 
 
 def forms(checked: Checked) -> tuple[str, list[dict[str, Any]]]:

@@ -16,10 +16,19 @@ def shipped_scripts() -> Path:
     return installed if installed.is_dir() else _CHECKOUT / "scenarios"
 
 
+def shipped_examples() -> Path:
+    """The folder of the files that pages show."""
+    return _docs() / "examples"
+
+
+def _docs() -> Path:
+    installed = _PACKAGE / "docs"
+    return installed if installed.is_dir() else _CHECKOUT / "docs"
+
+
 def shipped_docs() -> dict[str, Path]:
     """The pages of the documents by their names, the README first."""
-    installed = _PACKAGE / "docs"
-    folder = installed if installed.is_dir() else _CHECKOUT / "docs"
-    readme = folder / "README.md" if installed.is_dir() else _CHECKOUT / "README.md"
+    folder = _docs()
+    readme = (folder if folder.parent == _PACKAGE else _CHECKOUT) / "README.md"
     pages = {path.stem: path for path in sorted(folder.glob("*.md")) if path != readme}
     return {"readme": readme, **pages}

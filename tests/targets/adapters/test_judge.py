@@ -395,7 +395,7 @@ def test_told_clocks_are_judged(tmp_path: Path) -> None:
 def test_under_given_holds(tmp_path: Path) -> None:
     runs = {"": [*RACY, observation(2, count=1)], HOLD: [*RACY, observation(2, count=4)]}
     runs |= {f"{HOLD} & drop_edge": runs[""], "drop_edge": runs[""]}
-    command = AdapterCommand(before="racegate adapter run s.toml", after="-- python e.py")
+    command = AdapterCommand(scenario="s.toml", command=("python", "e.py"))
     with Adapter(scripted(tmp_path, runs, **EVERYTHING)) as adapter:
         judge = AdapterJudge(adapter, SCENARIO, command=command)
         schedule = parse_schedule([HOLD])

@@ -42,7 +42,7 @@ from racegate.history.outcome import RunResult, gated
 from racegate.history.schedule import parse_schedule
 from racegate.history.witness import save
 from racegate.jobs.foreign.draws import ScenarioDraw
-from racegate.jobs.foreign.opened import TargetOptions, adapter_command
+from racegate.jobs.foreign.opened import TargetOptions
 from racegate.report.ci.failing import checked_results
 from racegate.report.targets.adapters import print_check
 from racegate.report.targets.results import print_judgement, print_target_gate
@@ -56,7 +56,7 @@ from racegate.targets.adapters.conformance import (
     conform,
     demand_conformance,
 )
-from racegate.targets.adapters.judge import LANDINGS_MAX, AdapterJudge
+from racegate.targets.adapters.judge import LANDINGS_MAX, AdapterCommand, AdapterJudge
 from racegate.targets.adapters.process import Limits
 from racegate.targets.adapters.wire import PLANTS_TEXT, parse_plant
 from racegate.targets.adapters.witness import SHOWN, AdapterSubject, witness_of
@@ -153,7 +153,7 @@ def run(
             loaded,
             device=device,
             landings_max=landings,
-            command=adapter_command(str(scenario), tuple(command)),
+            command=AdapterCommand(scenario=str(scenario), command=tuple(command)),
         )
         if schedule is None:
             judged = judge.judge(plant=planted)
@@ -200,7 +200,7 @@ def gate(
                     scenario,
                     device=device,
                     landings_max=landings,
-                    command=adapter_command(str(path), tuple(command)),
+                    command=AdapterCommand(scenario=str(path), command=tuple(command)),
                 )
                 judged.append(judge.judge())
                 on_scenario(scenario.name)

@@ -7,8 +7,16 @@ from typing import Annotated
 
 import typer
 
-from racegate.cli.options import JsonOption, fail, stdout_console, tell
-from racegate.scenario.shipped import shipped_docs
+from racegate.cli.options import (
+    JsonOption,
+    fail,
+    folder_to_fill,
+    say,
+    stdout_console,
+    tell,
+    write_bytes,
+)
+from racegate.scenario.shipped import shipped_docs, shipped_examples
 from racegate.scenario.untrusted.near import near_it
 from racegate.scenario.untrusted.reading import read_text
 from racegate.scenario.untrusted.text import quoted
@@ -21,9 +29,18 @@ app = typer.Typer(add_completion=False)
 @app.command()
 def docs(
     page: Annotated[str | None, typer.Argument(metavar="[PAGE]", help="One from the list.")] = None,
+    examples: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Copy the files that pages show here.", callback=folder_to_fill
+        ),
+    ] = None,
     json: JsonOption = None,
 ) -> None:
     """List the pages that come with racegate, or show one."""
+    if examples is not None:
+        _copy_examples(examples)
+        return
     pages = shipped_docs()
     if page is None:
         titles = {name: _title(path) for name, path in pages.items()}
@@ -34,6 +51,20 @@ def docs(
         fail(f"no page {quoted(page)}{near_it(page, pages)}; `racegate docs` lists them")
     text = read_text(pages[wanted], PAGE_BYTES_MAX)
     tell(json, text, lambda: _print_page(text))
+
+
+def _copy_examples(folder: Path) -> None:
+    """What is there already under the name of one is kept."""
+    for path in sorted(shipped_examples().rglob("*")):
+        target = folder / path.relative_to(shipped_examples())
+        if path.suffix not in (".py", ".toml", ".yml"):
+            continue
+        if target.exists():
+            say(f"{target} is there already, and is kept")
+            continue
+        target.parent.mkdir(parents=True, exist_ok=True)
+        write_bytes(target, path.read_bytes())
+        print(target)
 
 
 def _title(path: Path) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from shlex import join
-
 import pytest
 
 from racegate.history.outcome import RunResult
@@ -25,7 +23,7 @@ def run_foreign(
 
     schedule: one to run under; is_searched: the landings of what races are tried
     """
-    again = AdapterCommand(before=f"racegate adapter run {file}", after=f"-- {join(command)}")
+    again = AdapterCommand(scenario=file, command=command)
     with Adapter(list(command)) as adapter:
         judge = AdapterJudge(
             adapter,

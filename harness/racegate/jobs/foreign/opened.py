@@ -155,7 +155,7 @@ class _OpenAdapter:
             script,
             device=subject.device or None,
             landings_max=self._landings_max,
-            command=adapter_command(f"{scenario.name}.toml", subject.command),
+            command=AdapterCommand(scenario=f"{scenario.name}.toml", command=subject.command),
         )
         result = judge.judge()
         hello, folder = self._adapter.hello, subject.folder
@@ -204,13 +204,6 @@ class _OpenProgram:
     def shows(self, witness: SealedWitness, scenario: Script) -> SealedWitness | None:
         """The search has left out what holds can be without."""
         return _same(witness, self.judge(scenario))
-
-
-def adapter_command(scenario: str, command: tuple[str, ...]) -> AdapterCommand:
-    """What shows a result again. scenario: its file; command: what starts the adapter"""
-    return AdapterCommand(
-        before=f"racegate adapter run {shlex.quote(scenario)}", after=f"-- {shlex.join(command)}"
-    )
 
 
 def _happening(script: Script) -> Scenario:

@@ -5,6 +5,7 @@ no more than the engine lets anybody know.
 from __future__ import annotations
 
 from functools import cached_property
+from shlex import join, quote
 
 import msgspec
 
@@ -48,18 +49,18 @@ _TORN = "copies that land in parts: every landing that was tried is of whole ope
 
 
 class AdapterCommand(msgspec.Struct, frozen=True, kw_only=True):
-    """How a result is shown again. before: up to its options; after: the engine's own"""
+    """How a result is shown again. scenario: its file; command: what starts the adapter"""
 
-    before: str = "racegate adapter run"
-    after: str = ""
+    scenario: str = ""
+    command: tuple[str, ...] = ()
 
     def text(self, schedule: Schedule, plant: Plant | None) -> str:
         """The command with holds and plant."""
-        parts = [self.before]
+        parts = ["racegate adapter run", *([quote(self.scenario)] if self.scenario else [])]
         if plant is not None:
             parts.append(f"--plant {plant_text(plant)}")
         parts += [f'--hold "{text}"' for text in schedule.texts()]
-        return " ".join([*parts, *([self.after] if self.after else [])])
+        return " ".join([*parts, *([f"-- {join(self.command)}"] if self.command else [])])
 
 
 class AdapterVerdict(TargetVerdict[AdapterOutcome], frozen=True, kw_only=True):

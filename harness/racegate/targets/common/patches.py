@@ -62,6 +62,8 @@ PROGRAM = (
           attributes=("_engine_run_backward",), why="autograd's threads go on from their caller"),
     Patch(by="interpose.program.install", owner="torch.autograd",
           attributes=("_engine_run_backward",), why="it has the function too"),
+    Patch(by="interpose.program.install", owner="torch._C", attributes=("_cuda_memorySnapshot",),
+          why="the program's own frames asked for memory, and not ours"),
     Patch(by="interpose.compiling", owner="torch", attributes=("compile",),
           releases="torch, where regions run as plain Python", why="the verdict says so"),
     Patch(by="interpose.compiling",
