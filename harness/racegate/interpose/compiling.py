@@ -11,7 +11,9 @@ from contextlib import contextmanager
 from enum import Enum
 from functools import partial, wraps
 from importlib import import_module
+from math import prod
 from types import ModuleType
+from typing import Protocol
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -35,6 +37,16 @@ _COMPILING = ("DYNAMO", "LAZY_BACKWARD")
 _SEES_REGIONS = hasattr(TorchDispatchMode, "ignore_compile_internals")
 
 
+class _Config(Protocol):
+    kwargs: dict[str, object]
+
+
+class _Tuner(Protocol):
+    """An autotuner of Inductor's. configs: those that it may take, in its order"""
+
+    configs: list[_Config]
+
+
 def import_compiler() -> None:
     """What a compiled region imports at its first call, which costs more than most regions do."""
     for name in _COMPILER:
@@ -53,6 +65,7 @@ def follow_compiler(
             {
                 "torch._dynamo.callback": partial(_hide_compiler, session),
                 "torch._inductor.runtime.benchmarking": partial(_call_all_equal, session),
+                "torch._inductor.runtime.triton_heuristics": _take_widest,
                 "torch._inductor.async_compile": partial(_see_host_kernels, session),
             }
         ).install()
@@ -116,6 +129,27 @@ def _see_host_kernels(session: Session, compiler: ModuleType) -> None:
         return run
 
     compiler.AsyncCompile.cpp_pybinding = cpp_pybinding
+
+
+def _take_widest(heuristics: ModuleType) -> None:
+    """heuristics: torch._inductor.runtime.triton_heuristics. Of a kernel's configurations the one
+    with the widest blocks comes first: an interpreter takes the first, and its time goes with the
+    number of programs.
+    """
+    plain = heuristics.CachingAutotuner.__init__
+
+    @wraps(plain)
+    def make(tuner: _Tuner, *args: object, **kwargs: object) -> None:
+        plain(tuner, *args, **kwargs)
+        tuner.configs = sorted(tuner.configs, key=_width, reverse=True)
+
+    heuristics.CachingAutotuner.__init__ = make
+
+
+def _width(config: _Config) -> int:
+    """How many elements a program of a kernel has under a configuration."""
+    sizes = config.kwargs.items()
+    return prod(n for name, n in sizes if name.endswith("BLOCK") and isinstance(n, int))
 
 
 class _EqualTimes:
