@@ -76,7 +76,7 @@ def test_what_nobody_has_judged_is_wrong() -> None:
         Row(test="f.py::T::d", standing=Standing.HUNG),
     ]
     known = {"T::b": Judged(Kind.RACE, "on purpose"), "T::c": Judged(Kind.OLDER, "renamed")}
-    shown = run.table(rows, known)
+    shown = run.table(rows, known, "pytorch")
     assert "| f.py | 4 | 1 | 0 | 1 | 0 | 1 | 1 | 0 |" in shown
     assert "- race: `f.py::T::b` (conflict: one): on purpose" in shown
     assert "- wrong: `f.py::T::d` (hung: ): nobody has judged it" in shown
@@ -85,21 +85,23 @@ def test_what_nobody_has_judged_is_wrong() -> None:
 def test_refusals_are_counted_by_call() -> None:
     texts = {"a": "cuB", "b": "cuA\n  f.py:1 in a", "c": "cuB"}
     rows = [Row(test=f"f.py::T::{n}", standing=Standing.REFUSED, text=t) for n, t in texts.items()]
-    shown = run.table(rows, {}).splitlines()
+    shown = run.table(rows, {}, "pytorch").splitlines()
     assert [line for line in shown if "cu" in line] == ["- 2: cuB (`a`, `c`)", "- 1: cuA (`b`)"]
 
 
-def test_every_judgement_is_of_a_test_that_is_kept() -> None:
-    rows = run.read_rows(run.HERE / "pytorch.jsonl")
+@pytest.mark.parametrize("suite", run.SUITES)
+def test_every_judgement_is_of_a_test_that_is_kept(suite: str) -> None:
+    rows = run.read_rows(run.HERE / f"{suite}.jsonl")
     unused = [
         words
-        for words in run.judgements()
+        for words in run.judgements(suite)
         if not any(words in test and run.judged(row, {}) for test, row in rows.items())
     ]
     assert (bool(rows), unused) == (True, [])
 
 
-def test_nothing_that_is_kept_is_wrong() -> None:
-    rows = run.read_rows(run.HERE / "pytorch.jsonl").values()
-    found = {row.test: run.judged(row, run.judgements()) for row in rows}
+@pytest.mark.parametrize("suite", run.SUITES)
+def test_nothing_that_is_kept_is_wrong(suite: str) -> None:
+    rows = run.read_rows(run.HERE / f"{suite}.jsonl").values()
+    found = {row.test: run.judged(row, run.judgements(suite)) for row in rows}
     assert [test for test, judged in found.items() if judged and judged.kind is Kind.WRONG] == []

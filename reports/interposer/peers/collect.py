@@ -1,4 +1,4 @@
-"""Writes the names of a file's tests, as pytest collects them: `collect.py FILE OUT`."""
+"""Writes the names of a file's tests, as pytest collects them: `collect.py FILE OUT [WORDS]`."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class Names:
         self._out.write_text("\n".join(names))
 
 
-def main(file: str, out: str) -> int:
+def main(file: str, out: str, *words: str) -> int:
     """Returns pytest's exit code."""
-    words = ["--collect-only", "-q", "--noconftest", f"--rootdir={Path(file).parent}", file]
-    return int(pytest.main(words, plugins=[Names(Path(out))]))
+    told = ["--collect-only", "-q", *words, f"--rootdir={Path(file).parent}", file]
+    return int(pytest.main(told, plugins=[Names(Path(out))]))
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:3]))
+    sys.exit(main(*sys.argv[1:]))

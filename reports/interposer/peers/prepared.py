@@ -1,4 +1,4 @@
-"""A virtual device's process that has imported what PyTorch's tests import: `run.py` starts it.
+"""A virtual device's process that has imported what a suite's tests import: `run.py` starts it.
 
 As `python -m racegate.interpose.child`, whose arguments it takes; the imports take longer than most
 of the tests, and a run is forked from here.
@@ -16,16 +16,7 @@ import torch
 
 from racegate.interpose import child
 
-# None of them sets up CUDA, which may be done only behind the fork.
-MODULES = (
-    "networkx",
-    "pytest",
-    "torch._dynamo.testing",
-    "torch._inductor.compile_fx",
-    "torch.testing._internal.common_cuda",
-    "torch.testing._internal.common_utils",
-    "torch.utils._triton",
-)
+MODULES = "RACEGATE_PEERS_MODULES"  # environment: names of what is imported
 # They ask whether there is a GPU: of NVML, for a process that asked the runtime may not fork.
 ASK_NVML = {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
 
@@ -34,11 +25,11 @@ def prepare() -> None:
     """Imports them. Exits if CUDA is set up behind that."""
     asks = mock.patch.object(torch.cuda, "_raw_device_count_nvml", lambda: 1)
     with asks, mock.patch.dict(os.environ, ASK_NVML):
-        for name in MODULES:
+        for name in os.environ.pop(MODULES).split():
             importlib.import_module(name)
     gc.freeze()  # or each run looks through all of it
     if torch.cuda.is_initialized():
-        sys.exit("one of torch's test modules has set up CUDA, which cannot be forked then")
+        sys.exit("one of the modules has set up CUDA, which cannot be forked then")
 
 
 if __name__ == "__main__":

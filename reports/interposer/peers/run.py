@@ -1,9 +1,11 @@
-"""Runs PyTorch's own tests on the virtual device, one process a test, and says what came of each.
+"""Runs the tests of PyTorch or vLLM on the virtual device, one process a test, and says what came
+of each.
 
     python reports/interposer/peers/run.py CHECKOUT OUT.jsonl [--file test_cuda.py ...] [NAME ...]
     python reports/interposer/peers/run.py --table OUT.jsonl
 
-CHECKOUT: of PyTorch; its `test` folder is used. Its tests need the packages expecttest and psutil.
+CHECKOUT: of PyTorch or vLLM (`--suite vllm`), by the Python in which that is installed, and what
+its tests need: PyTorch's expecttest and psutil, vLLM's pytest-asyncio and tblib.
 NAME: words of tests that are run again; without any, those that OUT.jsonl does not have are run, so
 that the same command goes on where it was stopped. A line of OUT.jsonl is one test:
 
@@ -15,15 +17,14 @@ failed: it failed, and racegate refused nothing
 hung: it took longer than `--timeout`, or all of its threads stood still
 lost: its process ended before it did
 
-What is not passed, refused or skipped is judged by hand in `judged.toml`: `wrong` is a fault of
-racegate, `race` a real one of the test, `older` a test of another release than the installed torch,
-`limit` what a device without a GPU cannot have. The table counts what nobody has judged as wrong.
+What is not passed, refused or skipped is judged by hand in `judged_SUITE.toml`: `wrong` is a fault
+of racegate, `race` a real one of the test, `older` a test of another release than the installed
+torch, `limit` what a device without a GPU cannot have. What nobody has judged counts as wrong.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import tempfile
 import textwrap
@@ -33,6 +34,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
+from typing import NamedTuple
 from xml.etree import ElementTree
 
 import msgspec
@@ -44,18 +46,74 @@ from racegate.targets.common.server import PrintPlace, open_server
 from racegate.targets.common.variables import environment_for
 from racegate.targets.program.launch import DeviceServer, Program
 
+sys.path.insert(0, str(Path(__file__).parent))
+from prepared import MODULES
+
 HERE = Path(__file__).parent
-FILES = ("test_cuda.py", "test_cuda_sanitizer.py", "test_cuda_trace.py")
-TITLE = "# PyTorch's own tests on the virtual device"
+TITLE = "# Tests of {0} on the virtual device"
 ABOUT = (
     "Made by `python reports/interposer/peers/run.py OUT.jsonl --table` from "
-    "[pytorch.jsonl](pytorch.jsonl) and [judged.toml](judged.toml). Torch {}; the tests are of "
-    "PyTorch 2.6.0. [What the columns mean](../README.md#pytorchs-own-tests)."
+    "[{0}.jsonl]({0}.jsonl) and [judged_{0}.toml](judged_{0}.toml). Torch {1}; {2}. "
+    "[What the columns mean](../README.md#pytorchs-own-tests)."
 )
 MEMORY_BYTES = 8 << 30  # a power of two: some tests expect to get whole numbers out of shares of it
 KEPT_MAX = 300
 TOLD_MAX = 120
-LEFT_OUT = ("-p", "no:cacheprovider", "-p", "no:hypothesispytest", "--noconftest", "-q")
+WORDS = ("-p", "no:cacheprovider", "-p", "no:hypothesispytest", "-q")
+
+
+class Suite(NamedTuple):
+    """A project's tests. title: its name; folder: of its checkout; words: for pytest
+
+    modules: that take long to import and set up no CUDA, which may be done only behind the fork
+    about: which release the tests are of
+    """
+
+    title: str
+    folder: str
+    files: tuple[str, ...]
+    modules: tuple[str, ...]
+    words: tuple[str, ...] = ()
+    about: str = ""
+
+
+SUITES = {
+    "pytorch": Suite(
+        "PyTorch",
+        "test",
+        ("test_cuda.py", "test_cuda_sanitizer.py", "test_cuda_trace.py"),
+        (
+            "networkx",
+            "pytest",
+            "torch._dynamo.testing",
+            "torch._inductor.compile_fx",
+            "torch.testing._internal.common_cuda",
+            "torch.testing._internal.common_utils",
+            "torch.utils._triton",
+        ),
+        ("--noconftest",),  # theirs are of their own runs in parallel
+        "the tests are of PyTorch 2.6.0",
+    ),
+    "vllm": Suite(
+        "vLLM",
+        ".",
+        (
+            "tests/v1/kv_offload/cpu/test_gpu_worker.py",
+            "tests/v1/kv_offload/cpu/test_swap_blocks_batch.py",
+            "tests/v1/kv_offload/cpu/test_swap_blocks_triton.py",
+            "tests/v1/sample/test_rejection_sampler.py",
+            "tests/v1/sample/test_sampler.py",
+            "tests/v1/sample/test_topk_topp_sampler.py",
+            "tests/v1/worker/test_gpu_block_table.py",
+            "tests/v1/worker/test_gpu_input_batch.py",
+            "tests/v1/worker/test_gpu_input_batch_v2.py",
+            "tests/v1/worker/test_gpu_model_runner.py",
+            "tests/v1/worker/test_mamba_utils.py",
+        ),
+        ("pytest", "transformers", "vllm", "vllm.v1.worker.gpu_model_runner"),
+        about="vLLM and its tests are 0.33.0",
+    ),
+}
 
 
 class Standing(StrEnum):
@@ -98,12 +156,13 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 @contextmanager
-def prepared_device() -> Iterator[DeviceServer]:
-    """A virtual device whose process has imported what the tests need."""
+def prepared_device(modules: tuple[str, ...]) -> Iterator[DeviceServer]:
+    """A virtual device whose process has imported these modules."""
     kind = DeviceKind.VIRTUAL
     environment = environment_for(find_toolkit(), kind)
     # What the tests assume: torch's own test modules see whatever the program does.
     environment["PYTORCH_TEST_WITH_SLOW"] = "1"
+    environment[MODULES] = " ".join(modules)
     with open_stdin() as stdin:
         command = [sys.executable, str(HERE / "prepared.py"), stdin.copy]
         with open_server(
@@ -116,30 +175,32 @@ def prepared_device() -> Iterator[DeviceServer]:
             yield DeviceServer(server, kind)
 
 
-def tests_in(device: DeviceServer, path: Path) -> list[str]:
+def tests_in(device: DeviceServer, path: Path, words: tuple[str, ...]) -> list[str]:
     """Names of the tests of a file, as pytest collects them on the device."""
     with tempfile.TemporaryDirectory(prefix="peers-") as folder:
         out = Path(folder) / "names"
-        program = Program((str(HERE / "collect.py"), str(path), str(out)), timeout_s=600.0)
+        program = Program((str(HERE / "collect.py"), str(path), str(out), *words), timeout_s=600.0)
         outcome = device.run(program, Plan(is_recording=False), is_quiet=True)
         if not out.exists():
             sys.exit(f"{path}: its tests could not be collected: {outcome.message}")
         return out.read_text().split()
 
 
-def run_test(device: DeviceServer, path: Path, name: str, *, timeout_s: float) -> Row:
+def run_test(
+    device: DeviceServer, test: str, root: Path, words: tuple[str, ...], *, timeout_s: float
+) -> Row:
     """One test under pytest, in a process of its own, recorded."""
     begun = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="peers-") as folder:
         report = Path(folder) / "report.xml"
-        words = (*LEFT_OUT, f"--rootdir={path.parent}", f"--junitxml={report}", f"{path}::{name}")
+        words = (*WORDS, *words, f"--rootdir={root}", f"--junitxml={report}", f"{root}/{test}")
         program = Program(("-m", "pytest", *words), timeout_s=timeout_s, memory_bytes=MEMORY_BYTES)
         outcome = device.run(program, Plan(), is_quiet=True)
         standing, text = standing_of(outcome, report)
     return Row(
-        test=f"{path.name}::{name}",
+        test=test,
         standing=standing,
-        text=text.replace(f"{path.parent}/", "").replace(sys.executable, "python")[:KEPT_MAX],
+        text=text.replace(f"{root}/", "").replace(sys.executable, "python")[:KEPT_MAX],
         events=outcome.events,
         seconds=round(time.perf_counter() - begun, 1),
         torch=outcome.torch_version,
@@ -179,9 +240,10 @@ def read_rows(path: Path) -> dict[str, Row]:
     return {row.test: row for row in rows}
 
 
-def judgements() -> dict[str, Judged]:
+def judgements(suite: str) -> dict[str, Judged]:
     """By words of a test's name. Raises msgspec.ValidationError."""
-    return msgspec.toml.decode((HERE / "judged.toml").read_bytes(), type=dict[str, Judged])
+    text = (HERE / f"judged_{suite}.toml").read_bytes()
+    return msgspec.toml.decode(text, type=dict[str, Judged])
 
 
 def judged(row: Row, known: dict[str, Judged]) -> Judged | None:
@@ -194,7 +256,7 @@ def judged(row: Row, known: dict[str, Judged]) -> Judged | None:
     return Judged(Kind.WRONG, "nobody has judged it")
 
 
-def table(rows: Iterable[Row], known: dict[str, Judged]) -> str:
+def table(rows: Iterable[Row], known: dict[str, Judged], suite: str) -> str:
     """Markdown: a line for each file; which calls were refused, of how many tests; and each test
     that was judged by hand.
     """
@@ -202,7 +264,8 @@ def table(rows: Iterable[Row], known: dict[str, Judged]) -> str:
     releases = " and ".join(sorted({row.torch for row in rows if row.torch}))
     kinds = [(row, found) for row in rows if (found := judged(row, known)) is not None]
     refused = [row for row in rows if row.standing is Standing.REFUSED]
-    parts = [TITLE, "", textwrap.fill(ABOUT.format(releases), 120), ""]
+    about = ABOUT.format(suite, releases, SUITES[suite].about)
+    parts = [TITLE.format(SUITES[suite].title), "", textwrap.fill(about, 120), ""]
     parts += [_counts(rows, known), "", "## Refused", "", *_refusals(refused), "", "## By hand", ""]
     for row, found in sorted(kinds, key=lambda pair: (pair[1].kind, pair[0].test)):
         said = _one_line(row.text)
@@ -246,15 +309,16 @@ def _one_line(text: str) -> str:
 def run_all(options: argparse.Namespace) -> None:
     """Runs what is missing, or what is named, and adds a line for each."""
     known = read_rows(options.out)
-    with prepared_device() as device, options.out.open("ab") as out:
-        for file in options.file or FILES:
-            path = options.checkout / "test" / file
-            for name in tests_in(device, path):
+    suite = SUITES[options.suite]
+    root = (options.checkout / suite.folder).resolve()
+    with prepared_device(suite.modules) as device, options.out.open("ab") as out:
+        for file in options.file or suite.files:
+            for name in tests_in(device, root / file, suite.words):
                 test = f"{file}::{name}"
                 is_named = any(word in test for word in options.names)
                 if not (is_named if options.names else test not in known):
                     continue
-                row = run_test(device, path, name, timeout_s=options.timeout)
+                row = run_test(device, test, root, suite.words, timeout_s=options.timeout)
                 out.write(msgspec.json.encode(row) + b"\n")
                 out.flush()
                 print(f"{row.seconds:6.1f} s  {row.standing:8}  {test}  {_one_line(row.text)}")
@@ -265,16 +329,17 @@ def main() -> None:
     parser.add_argument("checkout", type=Path)
     parser.add_argument("out", type=Path, nargs="?")
     parser.add_argument("names", nargs="*")
+    parser.add_argument("--suite", choices=sorted(SUITES), default="pytorch")
     parser.add_argument("--file", action="append")
     parser.add_argument("--timeout", type=float, default=600.0)
     parser.add_argument("--table", action="store_true")
     options = parser.parse_intermixed_args()
     if options.table:
-        print(table(read_rows(options.checkout).values(), judgements()))
+        rows = read_rows(options.checkout).values()
+        print(table(rows, judgements(options.suite), options.suite))
         return
     if options.out is None:
         parser.error("no OUT.jsonl")
-    os.environ["PYTHONUNBUFFERED"] = "1"
     run_all(options)
 
 

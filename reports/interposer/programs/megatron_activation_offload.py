@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import sys
 import tempfile
 from types import SimpleNamespace
 
@@ -39,10 +38,10 @@ with tempfile.TemporaryDirectory() as folder:
         part = offload(True, hidden, "layer")
         with part as hidden:
             hidden = torch.tanh(layer(hidden))
-        hidden = part.group_offload(hidden) if hasattr(part, "group_offload") else hidden
         if hasattr(offload, "group_commit"):
             hidden = offload.group_commit(hidden, name="layer")
+        else:
+            hidden = part.group_offload(hidden)
     hidden.pow(2).mean().backward()
     observe("gradients", torch.cat([p.grad.flatten() for p in layers.parameters()]))
     torch.distributed.destroy_process_group()
-sys.stdout.flush()

@@ -22,6 +22,7 @@ import tempfile
 import textwrap
 import tomllib
 import zipfile
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -31,13 +32,14 @@ import msgspec
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
 
-from programs.catalogue import Case, Expected
+from programs.catalogue import Case, Expected, Removed
 from programs.run_all import RUNS_MAX, judge, report_of
 from racegate.interpose.errors import BadInput
 from racegate.interpose.outcome import Ending
+from racegate.jobs.versions.programs import SILENT, word_of
 from racegate.scenario.strict import StrictStruct
 from racegate.scenario.untrusted.files import write_json
-from racegate.targets.program.environment import environment_for
+from racegate.targets.program.environment import JudgedProgram, environment_for
 
 
 class Finding(StrEnum):
@@ -53,6 +55,14 @@ class Finding(StrEnum):
     REFUSED = "refused"
 
 
+class Repair(StrictStruct, frozen=True, kw_only=True):
+    """A wait put into a library while it is imported: `text` of `module` becomes `by`."""
+
+    module: str
+    text: str
+    by: str
+
+
 class Program(StrictStruct, frozen=True, kw_only=True):
     """One program around a package.
 
@@ -60,6 +70,7 @@ class Program(StrictStruct, frozen=True, kw_only=True):
         Python has none
     why: the finding's reason, by the library's code and CUDA's rules
     harm: of a race, what a user sees; public: what public threads say
+    repair: with which the same program has to be silent
     """
 
     script: str
@@ -70,6 +81,7 @@ class Program(StrictStruct, frozen=True, kw_only=True):
     why: str
     harm: str = ""
     public: str = ""
+    repair: Repair | None = None
 
     @property
     def name(self) -> str:
@@ -127,11 +139,7 @@ def judged(program: Program, python: Path, path: list[Path], witness: Path) -> d
     options = ["--explore", "--runs", str(RUNS_MAX)]
     if program.found is Finding.REAL:
         options += ["--witness", str(witness)]
-    os.environ["PYTHONPATH"] = os.pathsep.join(map(str, path))
-    try:
-        found = judge(case, python, *options)
-    finally:
-        del os.environ["PYTHONPATH"]
+    found = _judge_before(path, case, python, *options)
     for other in witness.parent.glob(f"{program.name}-*.witness.json"):
         other.unlink()  # of the same program: one is enough
     report = report_of(case, python, found)
@@ -139,8 +147,22 @@ def judged(program: Program, python: Path, path: list[Path], witness: Path) -> d
     report["releases"] = dict(package.split("==") for package in program.packages)
     report["missing_edges"] = [cause.edge for cause in found.result.causes]
     report["ending"] = found.result.ending.value
+    report["repaired"] = ""
+    if program.repair is not None:
+        edit = Removed(program.repair.module, program.repair.text, program.repair.by)
+        repaired = _judge_before(path, replace(case, removed=edit), python)
+        report["repaired"] = word_of(repaired.result)
     del report["expected"], report["public"]
     return report
+
+
+def _judge_before(path: list[Path], case: Case, python: Path, *options: str) -> JudgedProgram:
+    """With these folders before the environment's packages."""
+    os.environ["PYTHONPATH"] = os.pathsep.join(map(str, path))
+    try:
+        return judge(case, python, *options)
+    finally:
+        del os.environ["PYTHONPATH"]
 
 
 def _without_folders(report: dict[str, Any], path: list[Path]) -> dict[str, Any]:
@@ -156,7 +178,7 @@ def is_expected(program: Program, report: dict[str, Any]) -> bool:
     endings = {Finding.BY_ITSELF: Ending.FAILED, Finding.REFUSED: Ending.NOT_MODELLED}
     has_races = bool(report["findings"])
     if program.found is Finding.REAL:
-        return has_races
+        return has_races and report["repaired"] == (SILENT if program.repair else "")
     return not has_races and report["ending"] == endings.get(program.found, Ending.FINISHED)
 
 
@@ -247,13 +269,14 @@ def page_of(program: Program, report: dict[str, Any]) -> str:
         *(line for edge in report["missing_edges"] for line in _wrapped(f"- {edge}", indent="  ")),
         "",
         *_shown(report),
+        *_repaired(program),
         "## In public",
         "",
         *_wrapped(program.public or "No thread about it was found."),
         "",
         "## Not shown",
         "",
-        "It was not run on a GPU. How often the wrong order comes by itself there is not known.",
+        "This program was not run on a GPU: how often the wrong order comes by itself is unknown.",
     ]
     return "\n".join([*lines, ""])
 
@@ -285,6 +308,15 @@ def _shown(report: dict[str, Any]) -> list[str]:
         f"    {one['preview'][:90]}",
         "",
     ]
+
+
+def _repaired(program: Program) -> list[str]:
+    repair = program.repair
+    if repair is None:
+        return []
+    said = f"The same program is silent with this in `{repair.module}`:"
+    lines = _wrapped(f"- {repair.text}", indent="  ") + _wrapped(f"+ {repair.by}", indent="  ")
+    return [*_wrapped(said), "", *(f"    {line}" for line in lines), ""]
 
 
 def write_pages(survey: Survey, out: Path) -> None:

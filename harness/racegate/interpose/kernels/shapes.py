@@ -41,7 +41,11 @@ class Shapes:
         self._new: dict[str, ResultShape] = {}
 
     def of(self, operator: Operator, bound: Bound) -> Any:
-        """The result as meta tensors; arguments that are results stand for themselves."""
+        """The result as meta tensors, None for none; arguments that are results stand for
+        themselves.
+        """
+        if not operator.overload._schema.returns:  # not all of these know shapes
+            return None
         given = tensors_in([bound.args, list(bound.kwargs.values())])
         call = _call(operator, bound, given)
         known = self._known.get(call)

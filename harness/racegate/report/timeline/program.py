@@ -12,6 +12,7 @@ from racegate.history.finding import Race, Side, Verdict, by_cause
 from racegate.history.schedule import Holds
 from racegate.history.trace import HOST
 from racegate.report.cause.pair import Relation
+from racegate.report.cause.repair import repair_of
 from racegate.report.timeline.model import Bar, Role, Timeline
 from racegate.report.timeline.several import Fact, PicturedFinding, findings_page
 from racegate.targets.common.search import VERDICTS
@@ -51,6 +52,8 @@ def pictured_conflict(
         for side in (finding.first, finding.second)
     ]
     facts.append(Fact(term="edge", text=finding.cause or finding.edge))
+    if repair := repair_of(finding):
+        facts.append(Fact(term="repair", text=repair, is_code=True))
     facts += [Fact(term="hold", text=hold.text(), is_code=True) for hold in holds]
     facts += [Fact(term="again", text=replay, is_code=True)] if replay else []
     return PicturedFinding(
