@@ -64,6 +64,7 @@ def follow_compiler(
         AfterImport(
             {
                 "torch._dynamo.callback": partial(_hide_compiler, session),
+                "torch._dynamo.trace_rules": _leave_out_ours,
                 "torch._inductor.runtime.benchmarking": partial(_call_all_equal, session),
                 "torch._inductor.runtime.triton_heuristics": _take_widest,
                 "torch._inductor.async_compile": partial(_see_host_kernels, session),
@@ -103,6 +104,13 @@ def _hide_compiler(session: Session, callback: ModuleType) -> None:
                 yield
 
     callback.CompilationCallbackHandler.install_callbacks = install_callbacks
+
+
+def _leave_out_ours(rules: ModuleType) -> None:
+    """rules: torch._dynamo.trace_rules. Where the program's code calls racegate, the compiler stops
+    and goes on behind it.
+    """
+    rules.add("racegate")
 
 
 def _see_host_kernels(session: Session, compiler: ModuleType) -> None:
