@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 GATE_STAMP := $(VENV)/.gate
 JOBS ?= 2
 GPUS ?= 1
-SOURCES ?= engine device history oracles explore check repro order interpose targets adapters
+SOURCES ?= engine observe order oracles device history explore check repro interpose targets adapters jobs
 SAMPLE ?= 40
 VLLM ?= 0.22.1
 # From the first release that schedules speculative decoding asynchronously, and the one before it:

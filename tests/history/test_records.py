@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from racegate.history import breakage
 from racegate.history.breakage import Breakage, Caught, breakage_of
 from racegate.history.exit_code import INTERRUPTED, UNREAD, code_of_signal
-from racegate.history.finding import Finding, FindingKind, request_of, signature_of
-from racegate.history.outcome import Checked
+from racegate.history.finding import Finding, FindingKind, Verdict, request_of, signature_of
+from racegate.history.outcome import Checked, GatedResults
 from racegate.history.replayed import ReplayOutcome, worst_of
 from racegate.history.run import EngineResult, Run
 from racegate.history.stats import _starved_since, cut_off
@@ -155,3 +155,15 @@ def test_the_worst_of_several_replays_counts(outcomes: list[ReplayOutcome]) -> N
     """Reproduced is said only of a witness that every replay reproduced."""
     from_best = ["reproduced", "other signature", "nothing found", "not realised"]
     assert from_best.index(worst_of(outcomes)) == max(map(from_best.index, outcomes))
+
+
+@pytest.mark.parametrize(("lost", "code"), [((), 0), ((1,), 3), ((0, 1, 2), 3)])
+def test_one_target_that_is_lost_is_a_broken_harness_whatever_else_passed(
+    lost: tuple[int, ...], code: int
+) -> None:
+    results: Any = tuple(
+        SimpleNamespace(comparison=None, refused="", verdict=Verdict.PROVED, is_lost=place in lost)
+        for place in range(3)
+    )
+    gate = GatedResults(schema="s", verdict=Verdict.PROVED, results=results)
+    assert gate.exit_code() == code

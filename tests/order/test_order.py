@@ -17,11 +17,11 @@ from racegate.history.trace import HOST, Access, HostAccess, OpRecord, Recorded,
 from racegate.oracles.ordering import find_conflicts
 from racegate.order.clocks import Clocks, OpenRecords, covers, join
 from racegate.order.compiled import compiled_order
-from racegate.order.findings import race_of
+from racegate.order.findings import _in_one_function, race_of
 from racegate.order.interface import Order
 from racegate.order.python import python_order
 from racegate.order.recorder import Recorder
-from racegate.order.rows import mask_of, ranges_of
+from racegate.order.rows import Shadow, mask_of, ranges_of
 from stories import STREAMS, Statement, Story, statements, told
 from threaded import LANES, SIZE, Key, Told, found_by, programs
 
@@ -285,3 +285,29 @@ def test_records_that_are_no_more_take_no_room() -> None:
         records.add(number, number, [number], by=(0, 1))
         records.forget(number)
     assert sum(map(len, records._queues.values())) < 100
+
+
+def test_who_adopts_reads_and_writes_passes_on_what_it_knew_of_its_own_rows_and_no_other() -> None:
+    """Lane 1 reads rows 0 and 1, lane 2 knows that and adopts row 0: a write of lane 0 that knows
+    lane 2 is behind the read of row 0, and in conflict with that of row 1.
+    """
+    shadow: Shadow[str] = Shadow()
+    assert shadow.read("read", 1, 5, (0, 5, 0), 0b11) == []
+    shadow.adopt(2, 7, (0, 5, 7), 0b01)
+    assert shadow.write("known", 0, 1, (1, 0, 7), 0b01) == []
+    ((touch, rows),) = shadow.write("unknown", 0, 2, (2, 0, 7), 0b10)
+    assert (touch.event, rows) == ("read", 0b10)
+    other: Shadow[str] = Shadow()
+    other.write("write", 1, 5, (0, 5, 0), 0b1)
+    other.adopt(2, 7, (0, 5, 7), 0b1)
+    assert other.read("behind", 0, 1, (1, 0, 7), 0b1) == []
+    assert len(other.write("beside", 3, 1, (0, 0, 0, 1), 0b1)) == 2
+
+
+def test_a_wait_is_named_in_the_innermost_function_that_also_comes_to_the_access() -> None:
+    """Of a function that calls itself it is the inner call that goes on to the access."""
+    access = (("m.py", 4, "walk"), ("m.py", 9, "walk"), ("m.py", 20, "main"))
+    helper = ("h.py", 2, "wait")
+    wait = (helper, ("m.py", 6, "walk"), ("m.py", 9, "walk"), ("m.py", 20, "main"))
+    assert _in_one_function(wait, access) == (wait[1:], access)
+    assert _in_one_function((helper,), access) == ((helper,), access)

@@ -350,6 +350,8 @@ def main(prepare: Callable[[], None] = lambda: None) -> None:
     library = Path(os.environ.pop("LD_PRELOAD").partition(":")[0])
     child = Child(library, kind=DeviceKind(os.environ.pop(DEVICE)))
     prepare()
+    gc.collect()
+    gc.freeze()  # torch's own objects are many, and no run has to look for garbage among them
     serve(child, server, stdin)
 
 

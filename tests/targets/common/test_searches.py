@@ -27,7 +27,7 @@ from racegate.targets.common.landings import LandingRun, LandingRuns
 from racegate.targets.common.result import _wrong_in, change_lines
 from racegate.targets.common.search import search
 from racegate.targets.common.wire import ReleaseRun, Wrong
-from racegate.targets.program.explore import Pairs
+from racegate.targets.program.explore import Pairs, _alone
 from racegate.targets.program.judge import POLLS, QUERIES, ProgramVerdict, judge_on
 from racegate.targets.program.launch import Program
 
@@ -152,15 +152,16 @@ class ToldDevice:
 
     kind = DeviceKind.VIRTUAL
 
-    def __init__(self, polled: Ending = Ending.FINISHED) -> None:
+    def __init__(self, polled: Ending = Ending.FINISHED, held: Outcome = OTHER) -> None:
         self.asked: list[tuple[Plan, bool]] = []
         self._polled = polled
+        self._held = held
 
     def run(self, program: Program, plan: Plan, *, is_quiet: bool = False) -> Outcome:
         """Another value under any hold."""
         self.asked.append((plan, is_quiet))
         ending = self._polled if plan.polls else Ending.FINISHED
-        found = OTHER if plan.holds else BASE
+        found = self._held if plan.holds else BASE
         return msgspec.structs.replace(
             found,
             ending=ending,
@@ -191,12 +192,18 @@ def test_what_a_program_prints_is_shown_once_and_its_search_is_part_of_its_verdi
 def test_landings_are_tried_with_other_answers_only_if_that_run_came_to_its_end(
     ending: Ending,
 ) -> None:
-    device = ToldDevice(ending)
+    device = ToldDevice(ending, held=BASE)
     judged(device)
     tried = {plan.polls for plan, _ in device.asked if plan.holds}
-    control = {plan.polls for plan, _ in device.asked if not plan.holds}
-    assert control >= {0, POLLS}
-    assert POLLS not in tried or ending is Ending.FINISHED
+    assert tried == ({0, POLLS} if ending is Ending.FINISHED else {0})
+
+
+def test_each_landing_of_one_operation_is_tried_once_the_shortest_and_the_longest_first() -> None:
+    raced = race("d2h@a", "read@b", "read@c")
+    untils = {"d2h@a": ("p", "q", "r", "forced")}
+    points = [holds[0].until for holds in _alone(raced, untils)]
+    assert points == ["p", "forced", "q", "r"]
+    assert [holds[0].until for holds in _alone(raced, {"d2h@a": ("forced",)})] == ["forced"]
 
 
 def test_what_polls_change_comes_by_its_name() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import atexit
+import ctypes
+import gc
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -147,9 +149,11 @@ def track_events(session: Session) -> None:
     for owner, names in (
         (torch.cuda.Event, ("record", "wait")),
         (torch.cuda.Stream, ("wait_event", "wait_stream", "record_event")),
+        (torch.Event, ("record", "wait")),
     ):
         for name in names:
-            setattr(owner, name, _draining(session, getattr(owner, name)))
+            _set_member(owner, name, _draining(session, getattr(owner, name)))
+    query_other = torch.Event.query
 
     def query_event(event: Any) -> bool:
         return not event.cuda_event or session.query_event(event.cuda_event)
@@ -157,8 +161,23 @@ def track_events(session: Session) -> None:
     def query_stream(stream: Any) -> bool:
         return session.query_stream(stream.cuda_stream)
 
+    def query_any(event: Any) -> bool:
+        if event.device is None or event.device.type != "cuda":
+            return bool(query_other(event))
+        return session.query_event(event.event_id)
+
     torch.cuda.Event.query = query_event
+    _set_member(torch.Event, "query", query_any)
     torch.cuda.Stream.query = query_stream
+
+
+def _set_member(owner: type, name: str, value: Callable[..., Any]) -> None:
+    """Of a type of C code too, which is not to be changed and has a dictionary all the same."""
+    try:
+        setattr(owner, name, value)
+    except TypeError:
+        gc.get_referents(owner.__dict__)[0][name] = value
+        ctypes.pythonapi.PyType_Modified(ctypes.py_object(owner))
 
 
 def track_backward(session: Session) -> None:

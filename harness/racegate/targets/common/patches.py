@@ -54,6 +54,8 @@ PROGRAM = (
           attributes=("record", "wait"), why=_TAKEN_IN),
     Patch(by="interpose.program.install", owner="torch.cuda.streams.Event", attributes=("query",),
           why="the schedule decides what is complete"),
+    Patch(by="interpose.program.install", owner="torch.Event",
+          attributes=("record", "wait", "query"), why="the event of any device, likewise"),
     Patch(by="interpose.program.install", owner="torch.cuda.streams.Stream",
           attributes=("wait_event", "wait_stream", "record_event"), why=_TAKEN_IN),
     Patch(by="interpose.program.install", owner="torch.cuda.streams.Stream", attributes=("query",),

@@ -20,7 +20,7 @@ static void in_child(void) {
 __attribute__((constructor)) static void start(void) { pthread_atfork(before_fork, after_fork, in_child); }
 void vg_watch_forks(void) { counts_forks = 1; vg_news[2] = vg_news[3] = 0; }
 static struct log_entry *entries;
-static uint64_t entry_count, entry_capacity;
+static uint64_t entry_count, entry_capacity, entries_told;
 static callback_t callback;
 /* Set when there is something that Python has not read: anything; touches of pages; that this process was forked by the
    program. The last counts forks. */
@@ -57,13 +57,23 @@ void vg_log(enum log_kind kind, uint64_t a, uint64_t b, uint64_t c, uint64_t d) 
     pthread_mutex_unlock(&lock);
 }
 
-/* Moves up to `room` entries to `out`, oldest first; returns how many. */
+/* How many entries there ever were. */
+uint64_t vg_logged(void) {
+    pthread_mutex_lock(&lock);
+    uint64_t count = entries_told + entry_count;
+    pthread_mutex_unlock(&lock);
+    return count;
+}
+
+/* Moves up to `room` entries to `out`, oldest first; returns how many. Who asks has done with what it was told before. */
 uint64_t vg_drain(struct log_entry *out, uint64_t room) {
     pthread_mutex_lock(&lock);
+    if (vg_told) vg_told(entries_told);
     uint64_t count = entry_count < room ? entry_count : room;
     memcpy(out, entries, count * sizeof *out);
     memmove(entries, entries + count, (entry_count - count) * sizeof *entries);
     entry_count -= count;
+    entries_told += count;
     pthread_mutex_unlock(&lock);
     return count;
 }

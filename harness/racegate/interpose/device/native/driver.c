@@ -27,13 +27,37 @@ int cuGetErrorString(int error, const char **text) { (void)error; *text = "an er
 int cuGetErrorName(int error, const char **text) { return cuGetErrorString(error, text); }
 int cuLogsRegisterCallback(void *function, void *data, void **handle) { (void)function; (void)data; if (handle) *handle = NULL; return 0; }
 int cuLogsUnregisterCallback(void *handle) { (void)handle; return 0; }
+/* A batch is copies, one after the other, whose sources are read in the order of the stream. */
+#if CUDART_VERSION >= 12080
+static int is_in_stream_order(const struct cudaMemcpyAttributes *attributes, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        if (attributes[i].srcAccessOrder != cudaMemcpySrcAccessOrderStream) return 0;
+    return 1;
+}
+int cuMemcpyBatchAsync_v2(uint64_t *to, uint64_t *from, size_t *sizes, size_t count, struct cudaMemcpyAttributes *attributes,
+                          size_t *firsts, size_t attribute_count, void *stream) {
+    (void)firsts;
+    if (!is_in_stream_order(attributes, attribute_count))
+        return vg_unmodelled("cuMemcpyBatchAsync with sources that are not read in the order of the stream");
+    for (size_t i = 0; i < count; i++)
+        cudaMemcpyAsync((void *)(uintptr_t)to[i], (void *)(uintptr_t)from[i], sizes[i], cudaMemcpyDefault, stream);
+    return 0;
+}
+/* As CUDA 12 has it. */
+int cuMemcpyBatchAsync(uint64_t *to, uint64_t *from, size_t *sizes, size_t count, struct cudaMemcpyAttributes *attributes,
+                       size_t *firsts, size_t attribute_count, size_t *failed, void *stream) {
+    (void)failed;
+    return cuMemcpyBatchAsync_v2(to, from, sizes, count, attributes, firsts, attribute_count, stream);
+}
+#endif
 static int is_from(const void *caller, const char *library) {
     Dl_info found;
     return dladdr(caller, &found) && found.dli_fname && strstr(found.dli_fname, library);
 }
 /* Entry points by name: those of this library, its stubs included, which end the run when they are called. */
 int cuGetProcAddress_v2(const char *symbol, void **function, int version, uint64_t flags, int *status) {
-    (void)version; (void)flags;
+    (void)flags;
+    if (version >= 13000 && !strcmp(symbol, "cuMemcpyBatchAsync")) symbol = "cuMemcpyBatchAsync_v2";
     if (is_from(__builtin_return_address(0), "libnccl"))
         return vg_unmodelled("NCCL: collectives between GPUs (the backend gloo runs on the host, and works)");
     *function = dlsym(RTLD_DEFAULT, symbol);

@@ -234,7 +234,24 @@ static double now_ms(void) {
     clock_gettime(CLOCK_MONOTONIC, &t);
     return 1e3 * (double)t.tv_sec + 1e-6 * (double)t.tv_nsec;
 }
-struct timed_event { struct virtual_event event; double recorded_ms; };
+/* logged, next: of one that was destroyed, and is freed when Python has forgotten it: its address names it until then.
+   Records are numbered through, so that another event at that address is not taken for it. */
+struct timed_event { struct virtual_event event; double recorded_ms; uint64_t logged; struct timed_event *next; };
+static struct timed_event *_Atomic destroyed;
+static _Atomic uint64_t records;
+static void bury(struct timed_event *event) {
+    event->next = atomic_load(&destroyed);
+    while (!atomic_compare_exchange_weak(&destroyed, &event->next, event)) continue;
+}
+void vg_told(uint64_t count) {
+    struct timed_event *left = atomic_exchange(&destroyed, NULL);
+    while (left) {
+        struct timed_event *event = left;
+        left = event->next;
+        if (event->logged <= count) free(event);
+        else bury(event);
+    }
+}
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned flags) {
     struct timed_event *event = calloc(1, sizeof *event);
     if (!event) return fail(cudaErrorMemoryAllocation);
@@ -243,10 +260,18 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned flags) {
     OK;
 }
 cudaError_t cudaEventCreate(cudaEvent_t *e) { return cudaEventCreateWithFlags(e, 0); }
-cudaError_t cudaEventDestroy(cudaEvent_t e) { vg_log(LOG_EVENT_DESTROY, N(e), 0, 0, 0); OK; }
+cudaError_t cudaEventDestroy(cudaEvent_t e) {
+    struct timed_event *event = (struct timed_event *)e;
+    int is_in_graph = event->event.capture != NULL; /* which names it as long as it is captured */
+    vg_log(LOG_EVENT_DESTROY, N(e), 0, 0, 0);
+    if (is_in_graph) OK;
+    event->logged = vg_logged();
+    bury(event);
+    OK;
+}
 cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
     struct timed_event *event = (struct timed_event *)e;
-    event->event.version++;
+    event->event.version = atomic_fetch_add(&records, 1) + 1;
     event->event.capture = stream_of(s)->capture;
     event->recorded_ms = now_ms();
     vg_log(LOG_EVENT_RECORD, N(e), N(s), event->event.version, event->event.capture ? event->event.capture->id : 0);

@@ -105,7 +105,11 @@ SOURCES = {
             without=("native/compiler.py",),
             elsewhere=("tests/order/test_order.py", "tests/order/test_ranges.py"),
         ),
-        _room("explore", "tests/check/repro", "tests/measure/evaluation/test_coverage.py"),
+        _room(
+            "explore",
+            "tests/check/repro",
+            *_named("tests/measure/evaluation", "test_coverage.py", "test_covering.py"),
+        ),
         _room("faults"),
         _room("check"),
         Source(
