@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from shutil import which
@@ -12,11 +11,9 @@ import pytest
 from cuda_torch import needs_cuda_torch, why_not
 from racegate.interpose.build import find_toolkit
 from racegate.interpose.compiling import PLAIN_PYTHON
-from racegate.interpose.outcome import CompileMode, DeviceKind, Ending, Plan
-from racegate.targets.common.server import open_server
-from racegate.targets.common.variables import environment_for
+from racegate.interpose.outcome import CompileMode, Ending, Plan
 from racegate.targets.program.judge import ProgramVerdict, judge_on
-from racegate.targets.program.launch import DeviceServer, Program
+from racegate.targets.program.launch import DeviceServer, Program, open_device
 
 HERE = Path(__file__).parent
 CASES = HERE / "compiled_regions"
@@ -29,11 +26,10 @@ pytestmark = needs_cuda_torch
 
 
 @pytest.fixture(scope="module")
-def compiling() -> Iterator[DeviceServer]:
-    environment = environment_for(find_toolkit(), DeviceKind.VIRTUAL)
-    command = [sys.executable, str(HERE / "compiling_device.py"), ""]
-    with open_server(command, environment, what="the device of compiled programs") as server:
-        yield DeviceServer(server)
+def device() -> Iterator[DeviceServer]:
+    """Of its own: it imports the compiler once."""
+    with open_device() as opened:
+        yield opened
 
 
 def judged(device: DeviceServer, name: str, *arguments: str) -> ProgramVerdict:
@@ -54,10 +50,8 @@ RACY = {
 
 
 @pytest.mark.parametrize("name", RACY)
-def test_a_missing_edge_around_a_region_is_found_and_shown(
-    compiling: DeviceServer, name: str
-) -> None:
-    racy, silent = judged(compiling, name), judged(compiling, name, "waits")
+def test_a_missing_edge_around_a_region_is_found_and_shown(device: DeviceServer, name: str) -> None:
+    racy, silent = judged(device, name), judged(device, name, "waits")
     (found,) = racy.races
     assert (found.first.operation, found.second.operation) == RACY[name]
     assert [one.landing is not None for one in racy.judged] == [True]
@@ -76,39 +70,39 @@ DROPPED = {
 @needs_cxx
 @pytest.mark.parametrize("name", DROPPED)
 def test_an_edge_that_the_compiler_drops_is_found_and_shown(
-    compiling: DeviceServer, name: str
+    device: DeviceServer, name: str
 ) -> None:
-    verdicts = judged(compiling, name)
+    verdicts = judged(device, name)
     (found,) = verdicts.races
     assert (found.first.operation, found.second.operation) == DROPPED[name]
     assert [one.landing is not None for one in verdicts.judged] == [True]
     as_python = Program((str(CASES / f"{name}.py"),), compiling=CompileMode.EAGER)
-    assert compiling.run(as_python, Plan()).findings == ()
+    assert device.run(as_python, Plan()).findings == ()
 
 
 @needs_its_compiler
 @needs_cxx
-def test_downloads_that_the_compiler_waits_for_are_silent(compiling: DeviceServer) -> None:
-    assert judged(compiling, "downloads_of_a_list").races == ()
+def test_downloads_that_the_compiler_waits_for_are_silent(device: DeviceServer) -> None:
+    assert judged(device, "downloads_of_a_list").races == ()
 
 
 @needs_cxx
-def test_regions_compute_what_their_python_does(compiling: DeviceServer) -> None:
-    outcome = compiling.run(Program((str(CASES / "values.py"),), timeout_s=300), Plan())
+def test_regions_compute_what_their_python_does(device: DeviceServer) -> None:
+    outcome = device.run(Program((str(CASES / "values.py"),), timeout_s=300), Plan())
     assert (outcome.ending, outcome.message) == (Ending.FINISHED, "")
     assert outcome.findings == ()
     assert outcome.compiled_regions >= 11
 
 
-def test_a_region_runs_as_plain_python_where_that_is_asked_for(compiling: DeviceServer) -> None:
+def test_a_region_runs_as_plain_python_where_that_is_asked_for(device: DeviceServer) -> None:
     script = str(CASES / "region_on_a_side_stream.py")
-    plain = compiling.run(Program((script,), compiling=CompileMode.EAGER), Plan())
+    plain = device.run(Program((script,), compiling=CompileMode.EAGER), Plan())
     assert {race.first.operation for race in plain.findings} == {"mul"}
     assert (plain.compiled_regions, plain.not_seen) == (0, {PLAIN_PYTHON: 1})
 
 
 def test_a_part_on_the_cpu_without_a_compiler_is_refused_by_name(
-    compiling: DeviceServer, tmp_path: Path
+    device: DeviceServer, tmp_path: Path
 ) -> None:
     script = tmp_path / "script.py"
     script.write_text(
@@ -116,6 +110,6 @@ def test_a_part_on_the_cpu_without_a_compiler_is_refused_by_name(
         "os.environ['PATH'] = ''\n"
         "torch.compile(lambda x: (x.cpu() * 3.25).sum())(torch.ones(7, device='cuda'))\n"
     )
-    outcome = compiling.run(Program((str(script),), timeout_s=300), Plan(), is_quiet=True)
+    outcome = device.run(Program((str(script),), timeout_s=300), Plan(), is_quiet=True)
     assert outcome.ending is Ending.NOT_MODELLED
     assert outcome.message.startswith("a region of torch.compile with a part on the CPU")

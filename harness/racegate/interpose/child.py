@@ -26,7 +26,7 @@ import msgspec
 import torch
 
 from racegate.history.finding import Race, place_name
-from racegate.interpose.compiling import compiled_regions, follow_compiler
+from racegate.interpose.compiling import compiled_regions, follow_compiler, import_compiler
 from racegate.interpose.current import ProgramRun, set_run
 from racegate.interpose.device.calls import LoggedRuntime
 from racegate.interpose.device.copies import COPIES
@@ -324,6 +324,8 @@ def serve(child: Child, server: JobServer[Job], stdin: RewoundInput) -> None:
     server.tell_started()
     while (job := server.peek()) is not None:
         stdin.rewind()
+        if job.compiles:
+            import_compiler()
         if server.fork(partial(_end_leftovers, job)) is None:
             continue
         if job.is_quiet:

@@ -10,7 +10,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import Enum
 from functools import partial, wraps
+from importlib import import_module
+from math import prod
 from types import ModuleType
+from typing import Protocol
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -22,10 +25,32 @@ from racegate.interpose.program.imports import AfterImport
 
 EQUAL_TIMES = "times that the compiler asked for to choose by (all are equal)"
 PLAIN_PYTHON = "calls of torch.compile whose regions ran as plain Python (--compile eager)"
+_COMPILER = (
+    "torch._inductor.async_compile",
+    "torch._inductor.compile_fx",
+    "torch._inductor.runtime.triton_heuristics",
+    "triton.runtime.interpreter",
+)
 # Of the compiler's own work; what it does besides happens while the program runs.
 _COMPILING = ("DYNAMO", "LAZY_BACKWARD")
 # Whether this torch lets racegate see compiled regions without taking them apart.
 _SEES_REGIONS = hasattr(TorchDispatchMode, "ignore_compile_internals")
+
+
+class _Config(Protocol):
+    kwargs: dict[str, object]
+
+
+class _Tuner(Protocol):
+    """An autotuner of Inductor's. configs: those that it may take, in its order"""
+
+    configs: list[_Config]
+
+
+def import_compiler() -> None:
+    """What a compiled region imports at its first call, which costs more than most regions do."""
+    for name in _COMPILER:
+        import_module(name)
 
 
 def follow_compiler(
@@ -39,7 +64,9 @@ def follow_compiler(
         AfterImport(
             {
                 "torch._dynamo.callback": partial(_hide_compiler, session),
+                "torch._dynamo.trace_rules": _leave_out_ours,
                 "torch._inductor.runtime.benchmarking": partial(_call_all_equal, session),
+                "torch._inductor.runtime.triton_heuristics": _take_widest,
                 "torch._inductor.async_compile": partial(_see_host_kernels, session),
             }
         ).install()
@@ -79,6 +106,13 @@ def _hide_compiler(session: Session, callback: ModuleType) -> None:
     callback.CompilationCallbackHandler.install_callbacks = install_callbacks
 
 
+def _leave_out_ours(rules: ModuleType) -> None:
+    """rules: torch._dynamo.trace_rules. Where the program's code calls racegate, the compiler stops
+    and goes on behind it.
+    """
+    rules.add("racegate")
+
+
 def _see_host_kernels(session: Session, compiler: ModuleType) -> None:
     """compiler: torch._inductor.async_compile. What a region's kernels for the CPU do with pinned
     memory is an access of the host, of their whole arguments.
@@ -103,6 +137,27 @@ def _see_host_kernels(session: Session, compiler: ModuleType) -> None:
         return run
 
     compiler.AsyncCompile.cpp_pybinding = cpp_pybinding
+
+
+def _take_widest(heuristics: ModuleType) -> None:
+    """heuristics: torch._inductor.runtime.triton_heuristics. Of a kernel's configurations the one
+    with the widest blocks comes first: an interpreter takes the first, and its time goes with the
+    number of programs.
+    """
+    plain = heuristics.CachingAutotuner.__init__
+
+    @wraps(plain)
+    def make(tuner: _Tuner, *args: object, **kwargs: object) -> None:
+        plain(tuner, *args, **kwargs)
+        tuner.configs = sorted(tuner.configs, key=_width, reverse=True)
+
+    heuristics.CachingAutotuner.__init__ = make
+
+
+def _width(config: _Config) -> int:
+    """How many elements a program of a kernel has under a configuration."""
+    sizes = config.kwargs.items()
+    return prod(n for name, n in sizes if name.endswith("BLOCK") and isinstance(n, int))
 
 
 class _EqualTimes:

@@ -72,7 +72,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     memory_bytes: what the virtual device has, 0 for what its GPU has
     gpu: which of `GPUS` it says that it is; empty for none of them, with half of the host's memory
     compiling: how compiled regions run; None: as they were compiled where this torch and this
-        device can
+        device can; compiles: the program is known to have some, so the compiler is imported once
+        for this run and those behind it
     """
 
     argv: tuple[str, ...]
@@ -83,6 +84,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     memory_bytes: int = 0
     gpu: str = ""
     compiling: CompileMode | None = None
+    compiles: bool = False
     suppressed: tuple[str, ...] = ()
     is_quiet: bool = False
 

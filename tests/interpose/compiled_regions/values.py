@@ -4,6 +4,23 @@ import copy
 
 import torch
 import torch.nn.functional as F
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def add(x, y, out, count, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = at < count
+    tl.store(out + at, tl.load(x + at, inside) + tl.load(y + at, inside), inside)
+
+
+def with_a_kernel():
+    """The compiler stops at a Triton kernel of the program, and goes on behind it."""
+    twice, out = x * 2, torch.empty_like(x)
+    add[(8,)](twice, x, out, x.numel(), BLOCK=64)
+    return out + 1
+
 
 torch.manual_seed(0)
 x, w = torch.randn(16, 32, device="cuda"), torch.randn(32, 8, device="cuda")
@@ -17,6 +34,7 @@ REGIONS = {
     "scattered rows": lambda: torch.zeros_like(x).index_add(0, rows, x[rows] * 2),
     "narrow floats": lambda: (narrow * 2).float().sum(1),
     "convolution": lambda: F.conv2d(x.view(1, 2, 16, 16), w.view(1, 2, 8, 16)[:, :, :3, :3]),
+    "a kernel of the program": with_a_kernel,
     "a part on the host": lambda: (x.cpu() * 2).sum().cuda() + x,
 }
 for name, region in REGIONS.items():

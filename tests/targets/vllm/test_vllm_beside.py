@@ -220,3 +220,12 @@ def test_two_changes_have_two_signatures(changes: list[list[list[int]]]) -> None
     ]
     signatures = {one.changed.signature for one in found if one.changed is not None}
     assert len(signatures) == 2
+
+
+def test_an_entry_of_no_row_is_told_by_its_index() -> None:
+    base = base_of(ran(observed(3, "inputs", rows=["A"], tokens=[5, 6])))
+    changed = compare(
+        base, ran(observed(3, "inputs", rows=["A"], tokens=[5, 7])), base.result
+    ).changed
+    assert changed is not None
+    assert changed.message == "step 3: inputs.tokens[1] is 7, in the base 6"

@@ -34,6 +34,8 @@ _FAILURES = (
     ArithmeticError,
 )  # fmt: skip
 
+_set_eval_frame = torch._C._dynamo.eval_frame.set_eval_frame
+
 
 class TritonKernels:
     """Launches of interpreted kernels become operations on the current stream.
@@ -75,6 +77,7 @@ class TritonKernels:
             args, kwargs = settle_grid(executor, args, kwargs)
             known = call_of(executor, args, kwargs) if kernels._memo is not None else None
             run = partial(interpreted, executor)
+            traced = _set_eval_frame(None)  # a compiler that is on does not read what follows
             try:
                 return kernels.launch(name, args, kwargs, run, call=known)
             except (interpreter.InterpreterError, *_FAILURES) as error:
@@ -82,6 +85,8 @@ class TritonKernels:
                     raise
                 kernels._refuse(f"the Triton kernel {name} (its interpreter ended with {error})")
                 raise
+            finally:
+                _set_eval_frame(traced)
 
         def interpreted(executor: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
             with np.errstate(all="ignore"):  # compiled kernels have nobody to warn

@@ -151,7 +151,7 @@ def _difference(its: Observation | None, mine: Observation | None, *, behind: st
     before, after = _values(its), _values(mine)
     field = next(key for key in (*before, *after) if before.get(key) != after.get(key))
     found = _inside(before.get(field), after.get(field), before.get(_ROWS))
-    place = f"{boundary}.{field}"
+    place = f"{boundary}.{field}{found.place}"
     return msgspec.structs.replace(found, place=place, step=step, behind=behind)
 
 
@@ -172,10 +172,10 @@ def _inside(old: object, new: object, rows: object) -> ValueChange:
         key = next(key for key in (*old, *new) if old.get(key) != new.get(key))
         return ValueChange(place="", request=str(key), old=old.get(key), new=new.get(key))
     if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
-        row = next(index for index, value in enumerate(old) if value != new[index])
-        names = rows if isinstance(rows, list) and len(rows) == len(old) else []
-        request = str(names[row]) if names else None
-        return ValueChange(place="", row=row, request=request, old=old[row], new=new[row])
+        at = next(index for index, value in enumerate(old) if value != new[index])
+        if isinstance(rows, list) and len(rows) == len(old):
+            return ValueChange(place="", row=at, request=str(rows[at]), old=old[at], new=new[at])
+        return ValueChange(place=f"[{at}]", old=old[at], new=new[at])
     return ValueChange(place="", old=old, new=new)
 
 

@@ -107,6 +107,7 @@ class DeviceServer:
     def __init__(self, server: ForkServer, kind: DeviceKind = DeviceKind.VIRTUAL) -> None:
         self.kind = kind
         self._server = server
+        self._compiles = False
 
     def run(self, program: Program, plan: Plan, *, is_quiet: bool = False) -> Outcome:
         """One run under one plan. is_quiet: the program's own output is not shown.
@@ -133,6 +134,7 @@ class DeviceServer:
                 memory_bytes=program.memory_bytes,
                 gpu=program.gpu,
                 compiling=program.compiling,
+                compiles=self._compiles,
                 is_quiet=is_quiet,
             )
             try:
@@ -144,7 +146,9 @@ class DeviceServer:
                 return _interrupted(result)
             if code is None:
                 return _ended(program, where_it_stood(Path(folder)), result.read())
-            return result.read() or _lost(code)
+            outcome = result.read() or _lost(code)
+            self._compiles |= outcome.compiled_regions > 0
+            return outcome
 
     def _interrupt(self, pid: int, *, is_quiet: bool) -> None:
         """Ends a run: at once, or as Ctrl-C would. A second Ctrl-C ends it at once."""
