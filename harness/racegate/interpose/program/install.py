@@ -171,7 +171,7 @@ def track_events(session: Session) -> None:
     torch.cuda.Stream.query = query_stream
 
 
-def _set_member(owner: type, name: str, value: Callable[..., Any]) -> None:
+def _set_member(owner: Any, name: str, value: Callable[..., Any]) -> None:
     """Of a type of C code too, which is not to be changed and has a dictionary all the same."""
     try:
         setattr(owner, name, value)
