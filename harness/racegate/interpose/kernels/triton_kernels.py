@@ -17,6 +17,7 @@ from racegate.interpose.device.graphs import Graphs
 from racegate.interpose.device.library import Library
 from racegate.interpose.device.session import Session
 from racegate.interpose.kernels.aliases import NoMemory, alias_of, bytes_of, tensors_in
+from racegate.interpose.kernels.interpreted.arguments import type_floats
 from racegate.interpose.kernels.interpreted.libdevice import (
     compute_extern,
     is_libdevice,
@@ -67,6 +68,7 @@ class TritonKernels:
         compute_narrow_floats(interpreter, self._refuse)
         compute_extern(interpreter)
         combine_slices(interpreter)
+        type_floats(interpreter)
         prefer_numbers(builder)
         self.note_accesses(builder)
         plain = executor.__call__

@@ -95,6 +95,8 @@ VIRTUAL = (
           why="torch asks NVML first how many devices there are, and that asks the real driver"),
     Patch(by="interpose.kernels.interpreted.driver", owner="the table of Triton's backends",
           attributes=("nvidia",), why="NVIDIA's driver asks the real one, and compiles C for it"),
+    Patch(by="interpose.kernels.interpreted.arguments", owner="triton.runtime.interpreter",
+          attributes=("_implicit_cvt",), why="a float argument has a type, as compiled"),
     Patch(by="interpose.kernels.interpreted.libdevice",
           owner="triton.runtime.interpreter.InterpreterBuilder",
           attributes=("create_extern_elementwise",),
