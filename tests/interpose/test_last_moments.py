@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
+import sys
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -94,10 +96,19 @@ def test_an_emptied_folder_of_temporary_files_loses_nothing(tmp_path: Path) -> N
         import shutil, tempfile
         from pathlib import Path
         step()
-        for path in Path(tempfile.gettempdir()).glob("racegate-*"):
+        found = list(Path(tempfile.gettempdir()).glob("racegate-*"))
+        assert found
+        for path in found:
             shutil.rmtree(path, ignore_errors=True)
     """
-    assert run(tmp_path, text, "--timeout", "100").returncode == 1
+    (tmp_path / "script.py").write_text(STEP + textwrap.dedent(text))
+    own = tmp_path / "temporary"  # not the one in which other tests have theirs
+    own.mkdir()
+    command = [sys.executable, "-m", "racegate", "torch", "run", "--timeout", "100", "script.py"]
+    done = subprocess.run(
+        command, cwd=tmp_path, env={**os.environ, "TMPDIR": str(own)}, capture_output=True
+    )
+    assert done.returncode == 1, done.stderr
 
 
 def test_a_lower_number_of_open_files_loses_nothing(tmp_path: Path) -> None:
