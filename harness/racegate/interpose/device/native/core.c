@@ -22,11 +22,13 @@ void vg_watch_forks(void) { counts_forks = 1; vg_news[2] = vg_news[3] = 0; }
 static struct log_entry *entries;
 static uint64_t entry_count, entry_capacity, entries_told;
 static callback_t callback;
+static void (*on_told)(uint64_t);
 /* Set when there is something that Python has not read: anything; touches of pages; that this process was forked by the
    program. The last counts forks. */
 volatile uint64_t vg_news[4];
 
 void vg_set_callback(callback_t function) { callback = function; }
+void vg_when_told(void (*told)(uint64_t count)) { on_told = told; }
 volatile uint64_t *vg_news_address(void) { return vg_news; }
 
 static void *checked(void *memory) {
@@ -68,7 +70,7 @@ uint64_t vg_logged(void) {
 /* Moves up to `room` entries to `out`, oldest first; returns how many. Who asks has done with what it was told before. */
 uint64_t vg_drain(struct log_entry *out, uint64_t room) {
     pthread_mutex_lock(&lock);
-    if (vg_told) vg_told(entries_told);
+    if (on_told) on_told(entries_told);
     uint64_t count = entry_count < room ? entry_count : room;
     memcpy(out, entries, count * sizeof *out);
     memmove(entries, entries + count, (entry_count - count) * sizeof *entries);

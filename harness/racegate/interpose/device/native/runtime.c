@@ -243,7 +243,7 @@ static void bury(struct timed_event *event) {
     event->next = atomic_load(&destroyed);
     while (!atomic_compare_exchange_weak(&destroyed, &event->next, event)) continue;
 }
-void vg_told(uint64_t count) {
+static void free_told(uint64_t count) {
     struct timed_event *left = atomic_exchange(&destroyed, NULL);
     while (left) {
         struct timed_event *event = left;
@@ -252,6 +252,7 @@ void vg_told(uint64_t count) {
         else bury(event);
     }
 }
+__attribute__((constructor)) static void hear(void) { vg_when_told(free_told); }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned flags) {
     struct timed_event *event = calloc(1, sizeof *event);
     if (!event) return fail(cudaErrorMemoryAllocation);

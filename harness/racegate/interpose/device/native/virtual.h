@@ -29,7 +29,7 @@ typedef uint64_t (*callback_t)(uint64_t kind, uint64_t a, uint64_t b, uint64_t c
 uint64_t vg_thread(void);
 void vg_log(enum log_kind kind, uint64_t a, uint64_t b, uint64_t c, uint64_t d);
 uint64_t vg_logged(void);
-__attribute__((weak)) void vg_told(uint64_t count); /* Python has done with so many entries of the log; must not log */
+void vg_when_told(void (*told)(uint64_t count)); /* told: Python has done with so many entries of the log; must not log */
 uint64_t vg_call(enum call_kind kind, uint64_t a, uint64_t b, uint64_t c, uint64_t d, const char *name);
 int vg_unmodelled(const char *name);
 int vg_unmodelled_for(const char *name, const void *caller); /* caller: an address in the library that asked */
