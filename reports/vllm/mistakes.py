@@ -4,7 +4,8 @@
 
 Each mistake of mistakes.toml is made in a copy of the release's sources, which is gated beside the
 release: `racegate vllm gate --release X --path COPY --against X --runs 0`. What ends with exit
-code 1 was noticed. One record a line; mistakes that have a record are not planted again.
+code 1 was noticed. One record a line, and a page beside it; mistakes that have a record are not
+planted again.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -23,6 +25,16 @@ import msgspec
 from racegate.targets.vllm.environment import VLLM
 
 RELEASE = "0.33.0"
+SHOWN_MAX = 100
+PAGE = """\
+# Mistakes in vLLM {release}, beside the release
+
+Written by `python reports/vllm/mistakes.py reports/vllm/mistakes.jsonl`: each mistake of
+[mistakes.toml](mistakes.toml) in a copy of the release, on runner V1, with `--runs 0`.
+**{noticed} of {of} are noticed**, from the recorded runs alone.
+
+| mistake | kind | mode | noticed | changed | new | the first thing found |
+| --- | --- | --- | --- | ---: | ---: | --- |"""
 MISTAKES = Path(__file__).with_name("mistakes.toml")
 
 
@@ -69,8 +81,30 @@ def main() -> None:
             with given.out.open("ab") as file:
                 file.write(msgspec.json.encode(judged) + b"\n")
             print(f"{judged.code} {judged.name}: {tell(judged)}", flush=True)
-    noticed = sum(one.code == 1 for one in done)
-    print(f"{noticed} of {len(done)} noticed")
+    given.out.with_suffix(".md").write_text(page(done))
+    print(f"{noticed(done)} of {len(done)} noticed")
+
+
+def noticed(done: Sequence[Judged]) -> int:
+    """How many ended with exit code 1."""
+    return sum(one.code == 1 for one in done)
+
+
+def page(done: Sequence[Judged]) -> str:
+    """The table of all records, as Markdown."""
+    rows = [
+        f"| {one.name} | {one.kind} | {one.mode} | {'yes' if one.code == 1 else 'no'} "
+        f"| {len(one.changed)} | {len(one.new)} | {shown(tell(one))} |"
+        for one in done
+    ]
+    figures = PAGE.format(release=RELEASE, noticed=noticed(done), of=len(done))
+    return "\n".join([figures, *rows, ""])
+
+
+def shown(text: str) -> str:
+    """As a cell: one line, not too long."""
+    line = text.replace("|", "/").replace("\n", " ")
+    return line if len(line) <= SHOWN_MAX else f"{line[:SHOWN_MAX]}..."
 
 
 def records(path: Path) -> list[Judged]:
