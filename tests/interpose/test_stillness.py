@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -43,7 +45,8 @@ def test_what_hangs(
     monkeypatch.setattr(timeouts, "DEADLOCK_S", deadlock_s)
     monkeypatch.setattr(timeouts, "SILENCE_S", silence_s)
     command = [sys.executable, "-c", f"print('ready', flush=True); {code}"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, process_group=0) as process:
         try:
             assert process.stdout is not None and process.stdout.readline() == b"ready\n"
             status = Path(f"/proc/{process.pid}/status")
@@ -54,4 +57,4 @@ def test_what_hangs(
                 pass
             assert any(looks) is hangs
         finally:
-            process.kill()
+            os.killpg(process.pid, signal.SIGKILL)  # with the child that some have
