@@ -42,7 +42,9 @@ def printed(command: str) -> str:
     return "\n".join([*lines, f"[{result.exit_code}]"]) + "\n"
 
 
-COMMANDS = dict(SHOWN.findall(PAGE.read_text(encoding="utf-8")))
+# A long command is printed on one line, and shown with a break that a shell takes as well.
+BREAK = " \\\n    "
+COMMANDS = dict(SHOWN.findall(PAGE.read_text(encoding="utf-8").replace(BREAK, " ")))
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -48,7 +48,7 @@ def ran(*inner: Observation) -> ReleaseRun:
 def base_of(run: ReleaseRun) -> BaseScenario:
     judged = judge(Served(SmallEngine(Wait.BEFORE)), SCENARIO, CELL)
     result = result_of(judged, "script.toml")
-    return BaseScenario(result=result, inner=run.inner, delivered=run.delivered)
+    return BaseScenario(result=result, ending=run.ending, inner=run.inner, delivered=run.delivered)
 
 
 ROWS = st.lists(st.integers(0, 3), min_size=3, max_size=3)
@@ -229,3 +229,21 @@ def test_an_entry_of_no_row_is_told_by_its_index() -> None:
     ).changed
     assert changed is not None
     assert changed.message == "step 3: inputs.tokens[1] is 7, in the base 6"
+
+
+def test_a_run_that_fails_behind_its_last_observation_is_no_pass() -> None:
+    """It has delivered nothing, and has observed all that the base has."""
+    seen = observed(1, "a", n=1)
+    base = base_of(ReleaseRun(ending=Ending.FINISHED, inner=(seen,), delivered={"A": (1,)}))
+    run = ReleaseRun(ending=Ending.FAILED, message="KeyError: 7", inner=(seen,))
+    found = compare(base, run, base.result)
+    assert found.code is ExitCode.FINDING
+    assert found.changed is not None
+    assert found.changed.message == "ending is failed, in the base finished; KeyError: 7"
+
+
+def test_tokens_that_only_the_base_delivers_are_missed() -> None:
+    base = base_of(ReleaseRun(ending=Ending.FINISHED, delivered={"A": (1,)}))
+    changed = compare(base, ReleaseRun(ending=Ending.FINISHED), base.result).changed
+    assert changed is not None
+    assert changed.message == "request A: delivered tokens is absent, in the base (1,)"

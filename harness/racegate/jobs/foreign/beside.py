@@ -15,7 +15,7 @@ import msgspec
 
 from racegate.history.finding import Finding, FindingKind, Race, Verdict
 from racegate.history.outcome import Comparison, RunResult
-from racegate.interpose.outcome import Observation
+from racegate.interpose.outcome import Ending, Observation
 from racegate.scenario.strict import StrictStruct
 from racegate.scenario.untrusted.text import many
 from racegate.targets.common.judge import ReleaseVerdict
@@ -30,10 +30,11 @@ _SHOWN_MAX = 60
 class BaseScenario(StrictStruct, frozen=True, kw_only=True):
     """What is kept of a scenario on the base.
 
-    result: what its judge said; inner, delivered: of the run in which nothing was held
+    result: what its judge said; inner, delivered, ending: of the run in which nothing was held
     """
 
     result: RunResult
+    ending: Ending
     inner: tuple[Observation, ...]
     delivered: dict[str, tuple[int, ...]]
 
@@ -41,7 +42,7 @@ class BaseScenario(StrictStruct, frozen=True, kw_only=True):
 def base_scenario(judged: ReleaseVerdict, result: RunResult) -> BaseScenario:
     """What is kept of a scenario that was judged on the base."""
     run = judged.base
-    return BaseScenario(result=result, inner=run.inner, delivered=run.delivered)
+    return BaseScenario(result=result, ending=run.ending, inner=run.inner, delivered=run.delivered)
 
 
 def compare(base: BaseScenario, run: ReleaseRun, result: RunResult) -> Comparison:
@@ -111,7 +112,7 @@ class ValueChange(msgspec.Struct, frozen=True, kw_only=True):
         return Finding(
             kind=FindingKind.CHANGE,
             signature=f"change/{self.place}/{self.digest}",
-            message=f"{where}: {values}{self.behind}",
+            message=f"{where}: {values}{self.behind}" if where else f"{values}{self.behind}",
             step=self.step,
             request=self.request,
             field=self.place,
@@ -121,21 +122,27 @@ class ValueChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _changed(base: BaseScenario, run: ReleaseRun) -> Finding | None:
-    """The first value that differs: at a boundary, or else of what was delivered."""
+    """The first value that differs: at a boundary, else how the run ended, else what was delivered.
+
+    A run that fails behind its last observation has delivered nothing.
+    """
     differ = [pair for pair in zip_longest(base.inner, run.inner) if _is_other(*pair)]
-    tokens = {name: got for name, got in run.delivered.items() if got != base.delivered.get(name)}
-    if not (differ or tokens):
-        return None
+    names = dict.fromkeys([*base.delivered, *run.delivered])
+    tokens = [name for name in names if base.delivered.get(name) != run.delivered.get(name)]
     if differ:
         later = f"; {many(len(differ) - 1, 'later observation')} also" if differ[1:] else ""
         first = _difference(*differ[0], behind=f"; {run.message}{later}" if run.message else later)
+    elif run.ending is not base.ending:
+        behind = f"; {run.message}" if run.message else ""
+        first = ValueChange(place="ending", old=base.ending, new=run.ending, behind=behind)
+    elif tokens:
+        old, new = (one.delivered.get(tokens[0]) for one in (base, run))
+        first = ValueChange(place="delivered tokens", request=tokens[0], old=old, new=new)
     else:
-        name, got = next(iter(tokens.items()))
-        first = ValueChange(
-            place="delivered tokens", request=name, old=base.delivered.get(name), new=got
-        )
+        return None
     known = [(mine.name, mine.digest) if mine is not None else None for _, mine in differ]
-    digest = hashlib.sha256(msgspec.json.encode((known, tokens))).hexdigest()[:12]
+    other = {name: run.delivered.get(name) for name in tokens}
+    digest = hashlib.sha256(msgspec.json.encode((known, run.ending, other))).hexdigest()[:12]
     return msgspec.structs.replace(first, digest=digest).finding
 
 
