@@ -32,6 +32,7 @@ from racegate.interpose.device.calls import LoggedRuntime
 from racegate.interpose.device.copies import COPIES
 from racegate.interpose.device.library import Library
 from racegate.interpose.device.listener import Listener
+from racegate.interpose.device.queue import WorkQueue
 from racegate.interpose.device.session import Session
 from racegate.interpose.errors import INTERRUPTED, ExitCode
 from racegate.interpose.forkserver import JobServer
@@ -48,11 +49,17 @@ from racegate.interpose.program.names import buffer_name
 from racegate.interpose.program.processes import seen_of_children, track_processes
 from racegate.interpose.program.stdin import RewoundInput
 from racegate.interpose.program.timeouts import write_stacks_on_signal
+from racegate.interpose.ranks.holds import holds_of
+from racegate.interpose.ranks.leading import Seat, lead, prepare_ranks
+from racegate.interpose.ranks.messages import Wire
+from racegate.interpose.ranks.queue import RankQueue
+from racegate.interpose.ranks.rank import Rank
 from racegate.order.findings import NamedConflict, races_of
 from racegate.order.recorder import Conflict
 
 RESULT_FD_MIN = 512
 THREADS_LEFT = "threads that still ran at the end of the program (what they did later)"
+COMPLETE = (Ending.FINISHED, Ending.FAILED)  # the script came to its end, whatever that is
 _TORN = "copies in a finding that land as a whole (a torn copy is not tried)"
 
 
@@ -87,6 +94,7 @@ class Child:
         self._pid = 0
         self._gpu: GpuFacts | None = None
         self._named: dict[int, NamedConflict] = {}
+        self._rank: Rank | None = None
         self.run = ProgramRun(self.findings, self.installed.read)
 
     def _session_on(self, library: Library, listener: Listener | None) -> Session:
@@ -96,6 +104,19 @@ class Child:
             refuse_write=self._refuse_write,
             listener=listener,
         )
+
+    @property
+    def own_threads(self) -> int:
+        """Threads of this process that are none of the program's: one listens to other ranks."""
+        return int(self._rank is not None)
+
+    def join(self, wire: Wire, ranks: int) -> None:
+        """In the forked process: it is one of so many ranks, which are at the other end."""
+        library, session = self.installed.library, self.session
+        library.set_gpus(ranks)
+        self._rank = Rank(wire, session, stop=self._stop, refuse=self.refuse)
+        self._rank.connect(self.installed.calls, library)
+        torch.set_num_threads(1)  # as torchrun does: ranks share the cores
 
     def begin(self, job: Job) -> None:
         """In the forked process: this run's plan."""
@@ -131,13 +152,18 @@ class Child:
         """The plan alone, for a process that entered the device before it was forked."""
         self._result = result
         self._pid = os.getpid()
-        queue = self.installed.make_queue(
+        queue = self._make_queue(plan)
+        self.session.begin(queue, polls_max=plan.polls, is_recording=plan.is_recording)
+        set_run(self.run)
+
+    def _make_queue(self, plan: Plan) -> WorkQueue:
+        if self._rank is not None:
+            return RankQueue(plan.holds, self._rank, records=plan.is_recording)
+        return self.installed.make_queue(
             plan.holds,
             settles=plan.settles,
             limit_s=plan.hold_limit_s,
         )
-        self.session.begin(queue, polls_max=plan.polls, is_recording=plan.is_recording)
-        set_run(self.run)
 
     def go_on(self, result: Path) -> None:
         """This process was forked in the middle of a run: what comes of it is another result."""
@@ -157,6 +183,8 @@ class Child:
         if os.getpid() != self._pid:
             return
         session = self.session
+        if self._rank is not None:
+            self._rank.end(f": {message}" if message else "", goes_on=ending in COMPLETE)
         if ending is Ending.FINISHED:
             session.drain()
             session.touches.end()
@@ -186,6 +214,8 @@ class Child:
             return
         with os.fdopen(self._kept_open, "wb") as file:
             file.write(data)
+        if self._rank is not None and ending in COMPLETE:
+            self._rank.await_dismissal()
 
     def _stop(self) -> NoReturn:
         """The program hangs, or its time is over: what was found until then is written."""
@@ -268,7 +298,7 @@ def run_program(child: Child, argv: list[str]) -> int:
         if is_ours(error):
             child.refuse(words_for(error, "the program"))
         code, message = 1, f"{type(error).__name__}: {error}"
-    end_as_python_does(child.session)
+    end_as_python_does(child.session, own_threads=child.own_threads)
     child.finish(Ending.FAILED if code else Ending.FINISHED, code, message)
     return code
 
@@ -285,9 +315,11 @@ def _exit_code(exit: SystemExit) -> int:
     return 1
 
 
-def end_as_python_does(session: Session) -> None:
+def end_as_python_does(session: Session, *, own_threads: int = 0) -> None:
     """What runs behind the script is judged too: threads that are no daemons, what executors have
     left, `atexit` and `weakref.finalize`, and `__del__` of what nothing holds any more.
+
+    own_threads: how many are ours
     """
     try:
         threading._shutdown()  # type: ignore[attr-defined]
@@ -295,7 +327,7 @@ def end_as_python_does(session: Session) -> None:
         atexit._run_exitfuncs()
     except KeyboardInterrupt:
         pass  # told to stop in its last moments: what was found is told
-    left = len(sys._current_frames()) - 1
+    left = len(sys._current_frames()) - 1 - own_threads
     if left:
         session.not_seen[THREADS_LEFT] += left
 
@@ -319,6 +351,22 @@ def leave(code: int) -> NoReturn:
     os._exit(code & 0xFF)
 
 
+def run_ranks(child: Child, job: Job) -> None:
+    """Runs the program as ranks, each in a process that this one forks and ends; writes what they
+    came to.
+    """
+
+    def begin(seat: Seat, wire: Wire) -> NoReturn:
+        child.join(wire, seat.ranks)
+        plan = msgspec.structs.replace(job.plan, holds=holds_of(seat.rank, job.plan.holds))
+        child.begin(msgspec.structs.replace(job, plan=plan, result=seat.result, stacks=seat.stacks))
+        leave(run_program(child, list(job.argv)))
+
+    outcome = lead(job.ranks, Path(job.stacks), begin, is_quiet=job.is_quiet)
+    Path(job.result).write_bytes(msgspec.json.encode(outcome))
+    leave(0)
+
+
 def serve(child: Child, server: JobServer[Job], stdin: RewoundInput) -> None:
     """One forked process per job, of which nothing is left when the client is told its end."""
     server.tell_started()
@@ -326,12 +374,16 @@ def serve(child: Child, server: JobServer[Job], stdin: RewoundInput) -> None:
         stdin.rewind()
         if job.compiles:
             import_compiler()
+        if job.ranks:
+            prepare_ranks()
         if server.fork(partial(_end_leftovers, job)) is None:
             continue
         if job.is_quiet:
             nothing = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nothing, 1)
             os.dup2(nothing, 2)
+        if job.ranks:
+            run_ranks(child, job)
         child.begin(job)
         leave(run_program(child, list(job.argv)))
 

@@ -54,6 +54,10 @@ class _Place:
     count: int = 0
 
 
+def _forget_pair(conflict: Conflict, first: Access, second: Access) -> None:
+    """Nobody asks for single pairs."""
+
+
 def place_of(label: str) -> str:
     """A label without its count: kind and place."""
     return label.rpartition("#")[0]
@@ -93,6 +97,7 @@ class Recorder:
     order: what keeps them; in C, if nothing else is given
     label: names operations; by `PlaceLabels`, if nothing else is given
     on_conflict: told of each new pair of places when it is found, while its variables live
+    on_pair: told of each pair of accesses of a conflict
     is_watched: whether the last access touched memory that is watched
     positions: where the accesses of all conflicts stand, by their labels
     """
@@ -111,6 +116,7 @@ class Recorder:
         self.is_watched = self._order.is_watched
         self.label = PlaceLabels().label if label is None else label
         self.on_conflict = on_conflict
+        self.on_pair: Callable[[Conflict, Access, Access], None] = _forget_pair
         self._versions: dict[int, Version] = {}
         self._early: dict[tuple[int, int], Stack] = {}
         self._open: dict[int, list[Conflict]] = {}
@@ -248,6 +254,7 @@ class Recorder:
                 known.pairs.append(pair)
                 known.count = len(known.pairs)
                 known.remedies.try_pair(first, self._versions.values())
+                self.on_pair(known, first, access)
             if is_new and self.on_conflict is not None:
                 self.on_conflict(known)
 

@@ -100,6 +100,19 @@ GpuOption = Annotated[
 ]
 
 
+RanksOption = Annotated[
+    int,
+    typer.Option(
+        "--ranks",
+        min=1,
+        max=64,
+        metavar="N",
+        show_default=False,
+        help="Run it as N ranks, as torchrun would, each with a virtual GPU, and judge them all.",
+    ),
+]
+
+
 ErrorCodeOption = Annotated[
     int | None,
     typer.Option(
@@ -139,6 +152,7 @@ def run(
     device: DeviceKindOption = DeviceKind.VIRTUAL,
     gpu: GpuOption = "",
     memory: MemoryOption = 0,
+    ranks: RanksOption = 0,
     compiling: CompileOption = None,
     timeout: RunTimeoutOption = 0.0,
     error_exitcode: ErrorCodeOption = None,
@@ -159,6 +173,7 @@ def run(
         memory_bytes=memory,
         gpu=gpu,
         compiling=compiling,
+        ranks=ranks,
     )
     stdout = PrintPlace.STDERR if json == "-" else PrintPlace.PLAIN
     holds = parse_holds(hold or ())
@@ -175,7 +190,7 @@ def run(
                 on_run=progress.show,
             )
     verdicts = msgspec.structs.replace(verdicts, benign=benign_of(strict))
-    told = _told_again(device, memory=memory, gpu=gpu, compiling=compiling)
+    told = _told_again(device, memory=memory, gpu=gpu, compiling=compiling, ranks=ranks)
     command = shlex.join([*told, *program])
     result = result_of_program(verdicts, command, device)
     tell(json, result, lambda: print(printable_lines(render(verdicts, command)), file=sys.stderr))
@@ -270,12 +285,14 @@ def _told_again(
     memory: int = 0,
     gpu: str = "",
     compiling: CompileMode | None = None,
+    ranks: int = 0,
 ) -> list[str]:
     """The options of the device, as commands that are printed repeat them."""
     if device is not DeviceKind.VIRTUAL:
         return ["--device", device.value]
     told = ["--gpu", gpu] if gpu else []
     told += ["--memory", f"{memory >> 20}M"] if memory else []
+    told += ["--ranks", str(ranks)] if ranks else []
     return told + (["--compile", compiling.value] if compiling else [])
 
 

@@ -15,12 +15,18 @@ from racegate.interpose.device.spans import Place
 from racegate.order.ranges import Ranges
 
 FULL = "allocations that the virtual device had no room for (`--memory SIZE` gives it more)"
+NCCL = (
+    "NCCL: collectives between GPUs (`--ranks N` runs a program as so many ranks; the backend gloo "
+    "runs on the host, and works)"
+)
+_OF_NCCL = (CallKind.NCCL, CallKind.NCCL_JOIN, CallKind.NCCL_SPLIT)
 _BLOCKING = 1 << 63
 _COPY, _SET, _EVENT_SYNC = int(CallKind.COPY), int(CallKind.SET), int(CallKind.EVENT_SYNC)
 # (to the device, from the device): kind
 _COPY_KINDS = {
     (True, True): "d2d", (True, False): "h2d", (False, True): "d2h", (False, False): "h2h",
 }  # fmt: skip
+AnswerNccl = Callable[[int, int, int, int, int, bytes], int]
 _HOST_FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
@@ -121,12 +127,14 @@ class Calls:
     """Listens to the library and tells the session.
 
     refuse: ends the run because something was asked that nobody modelled; it does not return
+    answer_nccl: what a call of NCCL means to a rank, of several
     """
 
     def __init__(self, library: Library, session: Session, refuse: Callable[[str], None]) -> None:
         self._library = library
         self._session = session
         self._refuse = refuse
+        self.answer_nccl: AnswerNccl | None = None
         library.listen(self._called)
         session.drain()
 
@@ -166,6 +174,10 @@ class Calls:
         elif kind == CallKind.LAUNCH and b"spin_kernel" in name:
             self._sleep(b)
             return 1
+        elif kind in _OF_NCCL and self.answer_nccl is not None:
+            return self.answer_nccl(kind, a, b, c, d, name)
+        elif kind in _OF_NCCL:
+            self._refuse(NCCL)
         elif kind == CallKind.BAD_DEVICE:
             session.not_seen["a second GPU was asked for (the virtual machine has one)"] += 1
         else:
