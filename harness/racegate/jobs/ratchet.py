@@ -76,7 +76,10 @@ class BaselineFile(StrictStruct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class PlacedFindings(msgspec.Struct, frozen=True, kw_only=True):
-    """What a place of the baseline matches. findings: in order; causes: their missing edges"""
+    """What a place of the baseline matches.
+
+    place: as the baseline has it; findings: in order; causes: their missing edges
+    """
 
     place: KnownPlace
     findings: tuple[KnownFinding, ...]
