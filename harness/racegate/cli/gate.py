@@ -19,6 +19,7 @@ from racegate.check.repro.search import BUDGET
 from racegate.cli.ci import (
     ChangedOption,
     CiOptions,
+    NoStoreOption,
     VerboseOption,
     detail_of,
     ratchet_of,
@@ -33,7 +34,6 @@ from racegate.cli.options import (
     Explore,
     FaultOption,
     JsonOption,
-    NoStoreOption,
     ScriptsOption,
     SeedOption,
     StrictOption,

@@ -187,14 +187,6 @@ WrittenStoreOption = Annotated[
         help="A campaign's folder, or the store that campaigns share.",
     ),
 ]
-NoStoreOption = Annotated[
-    bool | None,
-    typer.Option(
-        "--no-store",
-        envvar="RACEGATE_NO_STORE",
-        help="Neither begin with the last run's failures, nor keep this run's for the next.",
-    ),
-]
 WorkersOption = Annotated[int, typer.Option(min=1, max=256, help="Processes.")]
 AllCoresOption = Annotated[
     int | None,

@@ -8,17 +8,18 @@ from __future__ import annotations
 import re
 import shlex
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 import typer
 
-from racegate.cli.ci import CiOptions, ratchet_of, with_ci, write_checked
+from racegate.cli.ci import CiOptions, NoStoreOption, ratchet_of, with_ci, write_checked
 from racegate.cli.foreign.searching import minimised_file, search_target
 from racegate.cli.options import (
     JsonOption,
-    NoStoreOption,
     RunTimeoutOption,
     StrictOption,
     benign_of,
@@ -40,7 +41,7 @@ from racegate.interpose.gpus import GPUS
 from racegate.interpose.outcome import CompileMode, DeviceKind
 from racegate.jobs.foreign.draws import ScenarioDraw
 from racegate.jobs.foreign.opened import NUMBER, TargetOptions
-from racegate.jobs.stores.failures import LastFailures, last_failures
+from racegate.jobs.stores.failures import last_failures
 from racegate.report.ci.failing import checked_beside
 from racegate.report.targets.programs import checked_program, render
 from racegate.scenario.untrusted.text import printable_lines
@@ -173,24 +174,16 @@ def run(
     )
     stdout = PrintPlace.STDERR if json == "-" else PrintPlace.PLAIN
     holds = parse_holds(hold or ())
-    explores = (bool(explore) or witness is not None) and not holds
-    failures = last_failures(["torch", device.value, *program], say)
-    is_kept = explores and not no_store
+    explores = bool(explore) or witness is not None
     with open_device(device, stdout=stdout) as opened, SearchProgress() as progress:
-        replayed = _replayed(failures, opened, timeout) if is_kept else ()
+        ask = partial(judge_on, opened, checked, explores=explores, runs_max=runs)
+        ask = partial(ask, suppressions=known, on_run=progress.show)
         if holds:
             verdicts = suppressing(under(opened, checked, holds, polls=not_ready), known)
+        elif no_store or not explores:
+            verdicts = ask()
         else:
-            verdicts = judge_on(
-                opened,
-                checked,
-                explores=explores,
-                runs_max=runs,
-                suppressions=known,
-                on_run=progress.show,
-            )
-    if is_kept and verdicts.is_finished:
-        failures.keep(witnesses_of(verdicts, checked), replayed)
+            verdicts = _behind_last_failures(ask, device, opened, checked)
     verdicts = msgspec.structs.replace(verdicts, benign=benign_of(strict))
     told = _told_again(device, memory=memory, gpu=gpu, compiling=compiling)
     command = shlex.join([*told, *program])
@@ -203,13 +196,20 @@ def run(
     raise typer.Exit(code if error_exitcode is None else _told_apart(code, result, error_exitcode))
 
 
-def _replayed(failures: LastFailures, on: DeviceServer, timeout_s: float) -> tuple[Path, ...]:
+def _behind_last_failures(
+    ask: Callable[[], ProgramVerdict], kind: DeviceKind, device: DeviceServer, program: Program
+) -> ProgramVerdict:
     """The last failures of the program first: who repaired one knows it before the search."""
 
     def again(witness: ProgramWitness) -> ReplaySummary:
-        return replay_program(on, witness, times=1, timeout_s=timeout_s)
+        return replay_program(device, witness, times=1, timeout_s=program.timeout_s)
 
-    return failures.replay(failures.read(PROGRAM_WITNESSES), again)
+    failures = last_failures(["torch", kind.value, *program.argv], say)
+    replayed = failures.replay(failures.read(PROGRAM_WITNESSES), again)
+    found = ask()
+    if found.is_finished:
+        failures.keep(witnesses_of(found, program), replayed)
+    return found
 
 
 def _tell_ci(
