@@ -38,7 +38,7 @@ class RecordedScenario(msgspec.Struct, frozen=True, kw_only=True):
     run_s: float
 
 
-class Noticed(msgspec.Struct, frozen=True, kw_only=True):
+class EditResult(msgspec.Struct, frozen=True, kw_only=True):
     """What the gate says of an edit in one scenario. code: that it would end with; what: in words
 
     is_edited: whether the edit was made: not in what only an import does
@@ -93,20 +93,20 @@ class EditedRelease:
         """By the name of the scenario."""
         return self._recorded
 
-    def noticed(self, name: str, edit: SourceEdit) -> Noticed:
+    def noticed(self, name: str, edit: SourceEdit) -> EditResult:
         """What is said of an edit in a recorded scenario. Raises ServerLost if the engine is."""
         known = self._recorded[name]
         timeout_s = LONGER_S + LONGER_TIMES * known.run_s
         judged = self._judge(_EditedRuns(self.opened.engine, edit, timeout_s), known.scenario)
         run = judged.base
         if run.ending is Ending.NOT_MODELLED and run.message.endswith(NOT_EDITED):
-            return Noticed(code=ExitCode.CLEAN, is_edited=False)
+            return EditResult(code=ExitCode.CLEAN, is_edited=False)
         result = result_of(judged, name)
         if result.is_lost:
-            return Noticed(code=ExitCode.BROKEN_HARNESS, what=f"no end: {run.ending}")
+            return EditResult(code=ExitCode.BROKEN_HARNESS, what=f"no end: {run.ending}")
         found = compare(known.base, run, result)
         what = _words(found.findings[0]) if found.findings else "; ".join(found.unmet)
-        return Noticed(code=found.code, what=what)
+        return EditResult(code=found.code, what=what)
 
     def _judge(self, runs: Engine | _EditedRuns, scenario: Scenario) -> ReleaseVerdict:
         return judge(runs, scenario, self.opened.cell, runs_max=0)

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from racegate.faults.fault import Fault
-from racegate.measure.evaluation.foreign.results import ReleaseMutation, UnrunFunction
+from racegate.measure.evaluation.foreign.results import ReleaseMutation, UnrunEntry
 from racegate.measure.evaluation.mutate import Fate, MutantResult, MutationReport
 from racegate.measure.evaluation.source.results import (
     SourceFate,
@@ -128,9 +128,9 @@ def render_release_mutants(found: ReleaseMutationObject, command: str) -> str:
     )
 
 
-def _unrun(mutation: ReleaseMutation) -> dict[str, tuple[list[UnrunFunction], list[str]]]:
+def _unrun(mutation: ReleaseMutation) -> dict[str, tuple[list[UnrunEntry], list[str]]]:
     """By file: functions that run in part, and the names of those that never run."""
-    found: dict[str, tuple[list[UnrunFunction], list[str]]] = {}
+    found: dict[str, tuple[list[UnrunEntry], list[str]]] = {}
     for one in mutation.unrun:
         in_part, never = found.setdefault(one.file, ([], []))
         if one.is_whole:

@@ -19,7 +19,7 @@ from racegate.measure.evaluation.foreign.edits import release_edits
 from racegate.measure.evaluation.foreign.results import (
     ReleaseMutation,
     ReleaseSpec,
-    UnrunFunction,
+    UnrunEntry,
 )
 from racegate.measure.evaluation.source.kept import KeptResults
 from racegate.measure.evaluation.source.reach import LineReach, in_turns, is_in_function
@@ -196,7 +196,7 @@ class _ReleaseJudge:
 
 def _unrun(
     mutants: Sequence[SourceMutant], lines: Mapping[str, frozenset[int]]
-) -> list[UnrunFunction]:
+) -> list[UnrunEntry]:
     """By file and function, in their order."""
     run: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
     unrun: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
@@ -205,7 +205,7 @@ def _unrun(
             into = run if _is_run(one, lines) else unrun
             into[one.file, one.edit.scope].add(one.edit.lines[0])
     return [
-        UnrunFunction(file, scope, tuple(sorted(found)), is_whole=(file, scope) not in run)
+        UnrunEntry(file, scope, tuple(sorted(found)), is_whole=(file, scope) not in run)
         for (file, scope), found in sorted(
             unrun.items(), key=lambda item: (item[0][0], min(item[1]))
         )

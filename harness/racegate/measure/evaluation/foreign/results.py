@@ -22,7 +22,7 @@ class ReleaseSpec(StrictStruct, frozen=True, kw_only=True):
     missing: Path | None = None
 
 
-class UnrunFunction(StrictStruct, frozen=True):
+class UnrunEntry(StrictStruct, frozen=True):
     """Statements of a function that no scenario runs. lines: where they begin
     is_whole: no statement of it is run
     """
@@ -48,4 +48,4 @@ class ReleaseMutation(StrictStruct, frozen=True, kw_only=True):
     unedited: int
     scenarios: tuple[str, ...]
     missing: dict[str, str]
-    unrun: tuple[UnrunFunction, ...]
+    unrun: tuple[UnrunEntry, ...]
