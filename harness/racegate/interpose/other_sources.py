@@ -10,11 +10,11 @@ import linecache
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib.machinery import SourceFileLoader
 from types import FrameType
-from typing import Any
+from typing import IO
 
 import torch
 
@@ -33,11 +33,11 @@ def read_instead(sources: Sequence[tuple[str, str]]) -> None:
     texts = dict(sources)
     open_code, path_stats = io.open_code, SourceFileLoader.path_stats
 
-    def open_text(path: str) -> Any:
+    def open_text(path: str) -> IO[bytes]:
         text = texts.get(os.path.abspath(path))
         return open_code(path) if text is None else io.BytesIO(text.encode())
 
-    def stats(loader: SourceFileLoader, path: str) -> Any:
+    def stats(loader: SourceFileLoader, path: str) -> Mapping[str, object]:
         if os.path.abspath(path) in texts:
             raise OSError("a compiled file is of the text on disk")
         return path_stats(loader, path)
@@ -50,7 +50,7 @@ def read_instead(sources: Sequence[tuple[str, str]]) -> None:
             linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
 
 
-def _set(owner: Any, name: str, value: Callable[..., Any]) -> None:
+def _set(owner: object, name: str, value: object) -> None:
     setattr(owner, name, value)
 
 
@@ -103,15 +103,17 @@ class PlaceWatch:
                     known.append(text)
 
     def seen(self) -> dict[str, PlaceSeen]:
-        """By key, with lanes in the place of streams."""
-        name_of = self._session.lane_name
+        """By key, with lanes in the place of streams. The run is over: who asks for the lane of a
+        stream that was never used makes one.
+        """
+        names, lane_of = self._session.recorder.lanes.names, self._session.stream_lane
         return {
             key: PlaceSeen(
-                current=tuple(sorted({name_of(handle) for handle in self._current[key]})),
+                current=tuple(sorted({names[lane_of(handle)] for handle in self._current[key]})),
                 streams={
-                    lane: tuple(names)
-                    for handle, names in self._named[key].items()
-                    if names and (lane := name_of(handle))
+                    names[lane_of(handle)]: tuple(found)
+                    for handle, found in self._named[key].items()
+                    if found
                 },
                 tensors=tuple(self._tensors[key]),
             )

@@ -144,11 +144,6 @@ class Session:
             lane = self._streams[handle] = self.recorder.add_stream(name)
         return lane
 
-    def lane_name(self, handle: int) -> str:
-        """Of a stream that was used; empty for another, which has no lane yet."""
-        lane = self._streams.get(handle)
-        return "" if lane is None else self.recorder.lanes.names[lane]
-
     def stream_handle(self, lane: int) -> int:
         """The stream of a lane, as the runtime knows it."""
         lane = self.recorder.lanes.stream_of(lane)
