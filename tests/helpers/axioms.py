@@ -9,7 +9,7 @@ write that comes last before it in the execution. Nothing of `racegate` is used 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
 from itertools import pairwise
 
@@ -194,10 +194,13 @@ def _latest_record(program: Program, number: int) -> int | None:
 
 
 def happens_before(
-    program: Program, rules: Sequence[str] = tuple(RULES)
+    program: Program, rules: Sequence[str] = tuple(RULES), *, more: Iterable[Edge] = ()
 ) -> dict[Point, set[Point]]:
-    """By point all that come before it in every execution. rules: the letters of those in force"""
+    """By point all that come before it in every execution. rules: the letters of those in force;
+    more: edges that a repair of the program would add, each to a later point
+    """
     edges = [edge for letter in rules for edge in RULES[letter](program)]
+    edges += more
     before: dict[Point, set[Point]] = {point: set() for point in points_of(program)}
     for first, second in edges:
         before[second].add(first)
@@ -231,9 +234,23 @@ def accesses_of(program: Program) -> list[Access]:
     return found
 
 
-def unordered(program: Program, rules: Sequence[str] = tuple(RULES)) -> set[tuple[int, int]]:
-    """Pairs of statements that touch common memory, one of them writing, in no order."""
-    before = happens_before(program, rules)
+def edges_between(program: Program, pairs: Iterable[tuple[int, int]]) -> list[Edge]:
+    """From the accesses of one statement of each pair to those of the other."""
+    points: dict[int, list[Point]] = {}
+    for access in accesses_of(program):
+        points.setdefault(access.point.statement, []).append(access.point)
+    return [
+        (first, second) for one, other in pairs for first in points[one] for second in points[other]
+    ]
+
+
+def unordered(
+    program: Program, rules: Sequence[str] = tuple(RULES), *, more: Iterable[Edge] = ()
+) -> set[tuple[int, int]]:
+    """Pairs of statements that touch common memory, one of them writing, in no order. more: as of
+    `happens_before`
+    """
+    before = happens_before(program, rules, more=more)
     accesses = accesses_of(program)
     return {
         (one.point.statement, other.point.statement)
