@@ -16,7 +16,15 @@ from racegate.history.exit_code import ExitCode
 from racegate.history.finding import Benign, Verdict
 from racegate.history.outcome import Checked, GatedResults, RunResult
 from racegate.jobs.gate import GateResult, GateSpec
-from racegate.jobs.ratchet import Ratchet, compared, load_baseline, save_baseline
+from racegate.jobs.ratchet import (
+    KnownPlace,
+    PlacedFindings,
+    Ratchet,
+    compared,
+    first_baseline,
+    load_baseline,
+    save_baseline,
+)
 from racegate.scenario.untrusted.text import many
 
 if TYPE_CHECKING:
@@ -46,6 +54,22 @@ UpdateOption = Annotated[
         help="Write the baseline if there is none, or drop what is gone.",
     ),
 ]
+SuppressOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--suppress",
+        metavar="'FILE[:FUNCTION]'",
+        help="With --write-baseline: races here are written as one entry. * stands for any text.",
+    ),
+]
+NoStoreOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--no-store",
+        envvar="RACEGATE_NO_STORE",
+        help="Neither begin with the last run's failures, nor keep this run's for the next.",
+    ),
+]
 VerboseOption = Annotated[
     bool | None,
     typer.Option("--verbose", "-v", help="Print every scenario, not only each cause."),
@@ -71,6 +95,7 @@ class CiOptions(NamedTuple):
     """What was asked for beside the report.
 
     is_github: a step of GitHub is told; is_update: the baseline is written
+    places: whose races a new baseline has by their place
     """
 
     junit: Path | None = None
@@ -78,6 +103,7 @@ class CiOptions(NamedTuple):
     is_github: bool = False
     baseline: Path | None = None
     is_update: bool = False
+    places: tuple[KnownPlace, ...] = ()
 
     def check(self) -> None:
         """Before anything is run. Raises BaselineError."""
@@ -85,6 +111,12 @@ class CiOptions(NamedTuple):
             fail("--update-baseline needs --baseline FILE")
         if self.baseline is not None and (self.baseline.exists() or not self.is_update):
             load_baseline(self.baseline)
+        is_first = self.is_update and self.baseline is not None and not self.baseline.exists()
+        if self.places and not is_first:
+            fail(
+                "--suppress is for the first --write-baseline FILE alone; into a FILE that is "
+                'there a place is written by hand, under "places", where a reviewer sees it'
+            )
         if self.is_update:
             place_to_write(self.baseline)
         if self.is_github:
@@ -98,11 +130,20 @@ def ci_options(
     github: GithubOption = None,
     baseline: BaselineOption = None,
     update_baseline: UpdateOption = None,
+    suppress: SuppressOption = None,
 ) -> CiOptions:
     """The options of every command that CI gates by."""
-    found = CiOptions(junit, sarif, bool(github), baseline, bool(update_baseline))
+    places = tuple(map(_place_named, suppress or ()))
+    found = CiOptions(junit, sarif, bool(github), baseline, bool(update_baseline), places)
     found.check()
     return found
+
+
+def _place_named(text: str) -> KnownPlace:
+    file, _, function = text.partition(":")
+    if not file or text.endswith(":"):
+        fail(f"--suppress {text}: FILE or FILE:FUNCTION is expected, as in 'loaders/*.py:Loader.*'")
+    return KnownPlace(file=file, function=function or "*")
 
 
 with_ci = with_set("ci", ci_options)
@@ -116,14 +157,21 @@ def ratchet_of(results: Sequence[RunResult], options: CiOptions, benign: Benign)
     if path is None or any(one.verdict is Verdict.BROKEN_HARNESS for one in results):
         return None
     if options.is_update and not path.exists():
-        first = compared(results, (), benign=benign).new
+        first = first_baseline(results, options.places, benign=benign)
         save_baseline(path, first)
-        say(f"wrote {path}: {many(len(first), 'finding')}")
+        by_place = many(len(first.places), "place")
+        say(f"wrote {path}: {many(len(first.known), 'finding')} by signature, {by_place}")
+        for place in set(options.places) - {_as_named(one) for one in first.places}:
+            say(f"not in {path}: --suppress {place.name} matches no race")
     ratchet = compared(results, load_baseline(path), benign=benign)
-    if ratchet.gone and options.is_update:
+    if ratchet.is_smaller and options.is_update:
         save_baseline(path, ratchet.left)
     _tell(ratchet, path, options)
     return ratchet
+
+
+def _as_named(place: KnownPlace) -> KnownPlace:
+    return KnownPlace(file=place.file, function=place.function)
 
 
 def code_beside(results: GatedResults, ratchet: Ratchet | None, benign: Benign) -> ExitCode:
@@ -140,11 +188,28 @@ def code_beside(results: GatedResults, ratchet: Ratchet | None, benign: Benign) 
 
 
 def _tell(ratchet: Ratchet, path: Path, options: CiOptions) -> None:
+    done = "dropped" if options.is_update else "--update-baseline drops it"
     for one in ratchet.new:
         say(f"not in {path}: {one.scenario}: {one.signature}")
     for one in ratchet.gone:
-        done = "dropped" if options.is_update else "--update-baseline drops it"
         say(f"gone, and still in {path}: {one.scenario}: {one.signature} ({done})")
+    for placed in ratchet.placed:
+        if placed.findings:
+            say(f"{path}: {_told_placed(placed)}")
+    for place in ratchet.stale:
+        say(f"gone, and still in {path}: every race at {place.name} ({done})")
+
+
+def _told_placed(placed: PlacedFindings) -> str:
+    """How much a place lets stand: no finding is hidden without a word."""
+    causes = many(len(placed.causes), "cause")
+    if placed.is_outgrown:
+        most = placed.place.causes_max
+        return (
+            f"{placed.place.name} was written for {most}, and {causes} are there now: one of them "
+            f"is new, and none stands: {'; '.join(placed.causes)}"
+        )
+    return f"{placed.place.name} lets {many(len(placed.findings), 'finding')} of {causes} stand"
 
 
 def write_reports(
@@ -153,7 +218,7 @@ def write_reports(
     """The forms that were asked for. What writes each is imported for it. json: as of the option,
     because standard output that is JSON takes no annotations
     """
-    if options == CiOptions(baseline=options.baseline, is_update=options.is_update):
+    if not (options.junit or options.sarif or options.is_github):
         return
     from racegate.report.ci.failing import checked_gate
     from racegate.report.ci.github import summary_of

@@ -107,7 +107,7 @@ def checked_results(
 
 def checked_beside(checked: Checked, ratchet: Ratchet) -> Checked:
     """A job with a baseline: what stands in it is known."""
-    known = set(ratchet.known)
+    known = ratchet.standing
 
     def beside(one: Failing) -> Failing:
         is_known = KnownFinding(scenario=one.name, signature=one.signature) in known
