@@ -25,15 +25,7 @@ import torch
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "helpers"))
 
-from axioms import outcomes
-from conformance import SCHEDULES, run_on
-from litmus_run import LITMUS_LANES
-from modelled import EPILOGUE, as_litmus, drawn_program
-from racegate.device.chooser import HoldChooser
-from racegate.device.cuda.device import CudaDevice
-from racegate.device.cuda.pacing import Pace, Pacing
-from racegate.device.cuda.torch import open_cuda
-from racegate.history.schedule import Schedule
+from modelled_gpu import programs_on_gpu
 from racegate.jobs.environment import environment_of
 from racegate.scenario.untrusted.files import write_json
 
@@ -271,46 +263,6 @@ def fresh_stream(busy: Busy) -> Answer:
     return Answer(question=question, answer=f"{late} of {TIMES} queries: not ready")
 
 
-class Count(msgspec.Struct, kw_only=True):
-    """Programs on the GPU. wrong: outcomes that the model does not allow, with their programs"""
-
-    first: int
-    programs: int = 0
-    runs: int = 0
-    several: int = 0
-    seen: int = 0
-    allowed: int = 0
-    unrealised: int = 0
-    wrong: list[str] = msgspec.field(default_factory=list)
-
-
-def programs_on(driver: Any, *, first: int, count: int) -> Count:
-    """Runs drawn programs under every schedule of one stream or all late, and in natural timing."""
-    total = Count(first=first)
-    for seed in range(first, first + count):
-        whole = (*drawn_program(seed), *EPILOGUE)
-        text = "\n".join(line for _, line in as_litmus(whole))
-        allowed, seen = outcomes(whole), set()
-        for pacing in (Pacing.EAGER, Pacing.NATURAL):
-            for schedule in SCHEDULES:
-                outcome, trace = run_on(_maker(driver, pacing), text, schedule)
-                seen.add(outcome)
-                total.runs += 1
-                total.unrealised += sum(hold.realised != hold.matched for hold in trace.holds)
-        total.programs += 1
-        total.several += len(allowed) > 1
-        total.seen += len(seen)
-        total.allowed += len(allowed)
-        total.wrong += [f"seed {seed}: {outcome}" for outcome in sorted(seen - allowed)]
-    return total
-
-
-def _maker(driver: Any, pacing: Pacing) -> Callable[[Schedule], CudaDevice]:
-    return lambda schedule: CudaDevice(
-        LITMUS_LANES, driver, pace=Pace(pacing), chooser=HoldChooser(schedule)
-    )
-
-
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("out", type=Path)
@@ -322,7 +274,7 @@ def main() -> int:
         print(f"{one.question}: {one.answer} ({one.seconds} s)", flush=True)
         found.append(one)
     begun_s = time.monotonic()
-    count = programs_on(open_cuda(), first=options.first, count=options.programs)
+    count = programs_on_gpu(first=options.first, count=options.programs)
     content = {
         "environment": environment_of("cuda"),
         "seconds": round(time.monotonic() - begun_s, 1),

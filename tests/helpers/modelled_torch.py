@@ -13,7 +13,7 @@ import msgspec
 from axioms import LEGACY, Kind, Program, Statement, edges_between, unordered
 from racegate.history.finding import Race
 from racegate.interpose.outcome import Ending, Outcome, Plan
-from racegate.targets.program.launch import DeviceServer
+from racegate.targets.program.launch import DeviceServer, open_device
 from racegate.targets.program.launch import Program as Script
 
 Pair = tuple[int, int]  # of statements
@@ -110,6 +110,14 @@ def script_of(programs: Sequence[Program]) -> str:
                 bodies.append(f"def {names[key]}():\n    {_call_of(key[1])}\n")
         lists.append("[" + ", ".join(names[key] for key in enumerate(program)) + "],")
     return "\n".join([_HEAD, *bodies, "PROGRAMS = [", *lists, "]", _TAIL])
+
+
+def shown(program: Program) -> str:
+    """On one line."""
+    return "; ".join(map(_call_of, program))
+
+
+opened = open_device  # the device that the scripts run on
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
