@@ -16,17 +16,13 @@ from racegate.check.selfcheck import SelfCheck
 from racegate.cli.app import app
 from racegate.faults.catalogue import find_fault
 from racegate.history.finding import Benign, Verdict
-from racegate.history.outcome import RunResult
+from racegate.history.gates.known import KnownFinding, KnownMode, findings_of
+from racegate.history.gates.results import gated
+from racegate.history.outcome import Comparison, RunResult
 from racegate.jobs.gate import GateResult, GateSpec, GateStats
-from racegate.jobs.ratchet import (
-    BaselineError,
-    KnownFinding,
-    compared,
-    findings_of,
-    load_baseline,
-    save_baseline,
-)
+from racegate.jobs.ratchet import BaselineError, compared, load_known, save_known, with_reason
 from racegate.jobs.selection import SelectionError, changed_files
+from racegate.report.ci.failing import checked_gate
 from racegate.scenario.files import load_all, scenario_paths
 from support import SCENARIOS, checker
 
@@ -51,7 +47,11 @@ def runs(seen: dict[str, list[str]]) -> list[RunResult]:
     return found
 
 
-def gate_of(results: list[RunResult], known: tuple[KnownFinding, ...]) -> GateResult:
+def gate_of(
+    results: list[RunResult],
+    known: tuple[KnownFinding, ...],
+    mode: KnownMode = KnownMode.BASELINE,
+) -> GateResult:
     stats = GateStats(
         scenarios=1, steps=1, ops=1, conflicts=0, findings=0, schedules=1, seconds=0.0
     )
@@ -64,7 +64,7 @@ def gate_of(results: list[RunResult], known: tuple[KnownFinding, ...]) -> GateRe
         selfcheck=SelfCheck(),
         unmet=(),
         stats=stats,
-        baseline=compared(results, known, benign=Benign.PASS),
+        baseline=compared(results, known, benign=Benign.PASS, mode=mode, file="known.json"),
     )
 
 
@@ -107,19 +107,78 @@ def test_what_is_known_hides_nothing_that_was_not_exercised() -> None:
     assert gate_of(results, ()).exit_code == 1
 
 
+def differing(seen: dict[str, list[str]], *, unmet: tuple[str, ...] = ()) -> list[RunResult]:
+    """The same as on a change that differs from its base by these."""
+    return [
+        msgspec.structs.replace(
+            one, comparison=Comparison(base="its base", new=one.findings, unmet=unmet)
+        )
+        for one in runs(seen)
+    ]
+
+
+@given(SEEN, KNOWN)
+def test_what_is_accepted_passes_and_what_of_it_is_gone_is_an_error(
+    seen: dict[str, list[str]], known: set[KnownFinding]
+) -> None:
+    accepted = with_reason(known, "meant")
+    for results in (runs(seen), differing(seen)):
+        gate = gate_of(results, accepted, KnownMode.ACCEPTED)
+        ratchet = gate.baseline
+        assert ratchet is not None
+        code = 1 if ratchet.new else 2 if ratchet.gone else 0
+        whole = msgspec.structs.replace(gated(results), baseline=ratchet)
+        assert whole.exit_code() == code
+        if results[0].comparison is None:
+            assert gate.exit_code == code
+        stale = {one.signature for one in checked_gate(gate, {}).failing if one.kind == "stale"}
+        assert stale == {one.signature for one in ratchet.gone}
+        assert {one.reason for one in (*ratchet.known, *ratchet.gone)} <= {"meant"}
+
+
+@given(SEEN, KNOWN)
+def test_accepting_what_is_found_lets_the_same_pass(
+    seen: dict[str, list[str]], known: set[KnownFinding]
+) -> None:
+    """And nothing is taken out of the file that was not run."""
+    results = differing(seen)
+    found = compared(results, known, benign=Benign.PASS, mode=KnownMode.ACCEPTED)
+    written = (*found.left, *with_reason(found.new, "meant"))
+    again = compared(results, written, benign=Benign.PASS, mode=KnownMode.ACCEPTED)
+    assert not (again.new or again.gone)
+    assert again.kept == found.kept
+    assert msgspec.structs.replace(gated(results), baseline=again).exit_code() == 0
+
+
+def test_what_is_accepted_hides_nothing_that_the_change_did_not_exercise() -> None:
+    known = (KnownFinding(scenario="A", signature="x", reason="meant"),)
+    for unmet, code in (((), 0), (("no row moved",), 4)):
+        results = differing({"A": ["x"]}, unmet=unmet)
+        ratchet = compared(results, known, benign=Benign.PASS, mode=KnownMode.ACCEPTED)
+        assert msgspec.structs.replace(gated(results), baseline=ratchet).exit_code() == code
+
+
 def test_a_file_is_strict(tmp_path: Path) -> None:
     path = tmp_path / "baseline.json"
     with pytest.raises(BaselineError, match="--update-baseline writes it"):
-        load_baseline(path)
+        load_known(path)
     known = (KnownFinding(scenario="A", signature="x"),)
-    save_baseline(path, known)
-    assert load_baseline(path) == known
+    save_known(path, known)
+    assert load_known(path) == known
     path.write_text(path.read_text().replace("racegate.baseline/1", "racegate.baseline/9"))
     with pytest.raises(BaselineError, match="this racegate reads"):
-        load_baseline(path)
+        load_known(path)
     path.write_text('{"schema": "racegate.baseline/1", "known": [{"scenario": "A"}]}')
     with pytest.raises(BaselineError, match="signature"):
-        load_baseline(path)
+        load_known(path)
+    save_known(path, known)
+    with pytest.raises(BaselineError, match="A: x has no reason"):
+        load_known(path, KnownMode.ACCEPTED)
+    save_known(path, (*known, *with_reason(known, "meant")))
+    with pytest.raises(BaselineError, match="A: x stands there 2 times"):
+        load_known(path)
+    with pytest.raises(BaselineError, match="--reason TEXT writes it"):
+        load_known(tmp_path / "none.json", KnownMode.ACCEPTED)
 
 
 def git(folder: Path, *words: str) -> None:

@@ -7,16 +7,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-import msgspec
 import typer
 
 from racegate.cli.options import fail, place_to_write, say, write_json, write_text
 from racegate.cli.sets import with_set
-from racegate.history.exit_code import ExitCode
 from racegate.history.finding import Benign, Verdict
-from racegate.history.outcome import Checked, GatedResults, RunResult
+from racegate.history.gates.known import KnownFinding, KnownMode, Ratchet
+from racegate.history.outcome import Checked, RunResult
 from racegate.jobs.gate import GateResult, GateSpec
-from racegate.jobs.ratchet import Ratchet, compared, load_baseline, save_baseline
+from racegate.jobs.ratchet import compared, load_known, save_known, with_reason
 from racegate.scenario.untrusted.text import many
 
 if TYPE_CHECKING:
@@ -43,8 +42,17 @@ UpdateOption = Annotated[
     typer.Option(
         "--update-baseline",
         "--write-baseline",
-        help="Write the baseline if there is none, or drop what is gone.",
+        "--update-accepted",
+        help="Write the baseline if there is none, or drop what is gone; of --accept, drop it.",
     ),
+]
+AcceptOption = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Findings that are meant; one that is gone is an error."),
+]
+ReasonOption = Annotated[
+    str | None,
+    typer.Option(metavar="TEXT", help="Add what is found to the file of --accept, with this."),
 ]
 VerboseOption = Annotated[
     bool | None,
@@ -60,6 +68,10 @@ ChangedOption = Annotated[
 ]
 
 
+# What drops from a file of known findings what is gone.
+_FLAGS = {KnownMode.BASELINE: "--update-baseline", KnownMode.ACCEPTED: "--update-accepted"}
+
+
 def detail_of(verbose: bool | None) -> GateView:  # noqa: FBT001
     """How much of a gate is printed, by the option --verbose."""
     from racegate.report.text import GateView
@@ -67,28 +79,59 @@ def detail_of(verbose: bool | None) -> GateView:  # noqa: FBT001
     return GateView.ALL if verbose else GateView.CAUSES
 
 
+class KnownOptions(NamedTuple):
+    """A file of findings that are let stand. mode: how; is_update: what is gone is dropped
+
+    reason: with which what is found is added, if it is to be; what is gone is dropped then too
+    """
+
+    path: Path
+    mode: KnownMode = KnownMode.BASELINE
+    is_update: bool = False
+    reason: str = ""
+
+    @property
+    def is_written(self) -> bool:
+        """Whether the file may be made."""
+        is_new = self.is_update and self.mode is KnownMode.BASELINE
+        return is_new or bool(self.reason)
+
+    def check(self) -> None:
+        """Before anything is run. Raises BaselineError."""
+        self.load()
+        if self.is_update:
+            place_to_write(self.path)
+
+    def load(self) -> tuple[KnownFinding, ...]:
+        """What is let stand; nothing of a file that is still to be made. Raises BaselineError."""
+        if self.is_written and not self.path.exists():
+            return ()
+        return load_known(self.path, self.mode)
+
+
 class CiOptions(NamedTuple):
     """What was asked for beside the report.
 
-    is_github: a step of GitHub is told; is_update: the baseline is written
+    is_github: a step of GitHub is told; known: findings that are let stand, if there are any
     """
 
     junit: Path | None = None
     sarif: Path | None = None
     is_github: bool = False
-    baseline: Path | None = None
-    is_update: bool = False
+    known: KnownOptions | None = None
 
     def check(self) -> None:
         """Before anything is run. Raises BaselineError."""
-        if self.is_update and self.baseline is None:
-            fail("--update-baseline needs --baseline FILE")
-        if self.baseline is not None and (self.baseline.exists() or not self.is_update):
-            load_baseline(self.baseline)
-        if self.is_update:
-            place_to_write(self.baseline)
+        if self.known is not None:
+            self.known.check()
         if self.is_github:
             place_to_write(os.environ.get("GITHUB_STEP_SUMMARY"))
+
+    def reasons(self) -> dict[tuple[str, str], str]:
+        """Of what was accepted before, by scenario and signature."""
+        if self.known is None or self.known.mode is not KnownMode.ACCEPTED:
+            return {}
+        return {(one.scenario, one.signature): one.reason for one in self.known.load()}
 
 
 def ci_options(
@@ -97,54 +140,76 @@ def ci_options(
     sarif: SarifOption = None,
     github: GithubOption = None,
     baseline: BaselineOption = None,
+    accept: AcceptOption = None,
+    reason: ReasonOption = None,
     update_baseline: UpdateOption = None,
 ) -> CiOptions:
     """The options of every command that CI gates by."""
-    found = CiOptions(junit, sarif, bool(github), baseline, bool(update_baseline))
+    known = _known_options(baseline, accept, reason, is_update=bool(update_baseline))
+    found = CiOptions(junit, sarif, bool(github), known)
     found.check()
     return found
+
+
+def _known_options(
+    baseline: Path | None, accept: Path | None, reason: str | None, *, is_update: bool
+) -> KnownOptions | None:
+    if baseline is not None and accept is not None:
+        fail("--baseline and --accept both say what is let stand: give one of them")
+    if reason is not None and (accept is None or not reason.strip()):
+        fail("--reason needs --accept FILE, and says why what is found is meant")
+    if baseline is not None:
+        return KnownOptions(baseline, KnownMode.BASELINE, is_update)
+    if accept is not None:
+        said = (reason or "").strip()
+        return KnownOptions(accept, KnownMode.ACCEPTED, is_update or bool(said), said)
+    if is_update:
+        fail("--update-baseline needs --baseline FILE or --accept FILE")
+    return None
 
 
 with_ci = with_set("ci", ci_options)
 
 
 def ratchet_of(results: Sequence[RunResult], options: CiOptions, benign: Benign) -> Ratchet | None:
-    """What was found beside the baseline, which is written or made smaller if that is asked for;
-    None without one, or where the harness is broken: what that saw, or did not see, says nothing.
+    """What was found beside what is known, whose file is written or made smaller if that is asked
+    for; None without one, or where the harness is broken: what that saw, or did not see, says
+    nothing.
     """
-    path = options.baseline
-    if path is None or any(one.verdict is Verdict.BROKEN_HARNESS for one in results):
+    known = options.known
+    if known is None or any(one.verdict is Verdict.BROKEN_HARNESS for one in results):
         return None
-    if options.is_update and not path.exists():
-        first = compared(results, (), benign=benign).new
-        save_baseline(path, first)
-        say(f"wrote {path}: {many(len(first), 'finding')}")
-    ratchet = compared(results, load_baseline(path), benign=benign)
-    if ratchet.gone and options.is_update:
-        save_baseline(path, ratchet.left)
-    _tell(ratchet, path, options)
-    return ratchet
+    before = known.load()
+    found = _beside(results, before, known, benign)
+    if not known.path.exists() or (known.reason and found.new):
+        added = with_reason(found.new, known.reason)
+        save_known(known.path, (*before, *added))
+        say(f"wrote {known.path}: {many(len(added), 'finding')}")
+        found = _beside(results, (*before, *added), known, benign)
+    _tell(found, known)
+    if found.gone and known.is_update:
+        save_known(known.path, found.left)
+        found = _beside(results, found.left, known, benign)
+    return found
 
 
-def code_beside(results: GatedResults, ratchet: Ratchet | None, benign: Benign) -> ExitCode:
-    """What a gate of a target ends with: what its baseline lets stand counts as a pass."""
-    if ratchet is None:
-        return results.exit_code(benign)
-    passed = [
-        msgspec.structs.replace(one, verdict=Verdict.PROVED, comparison=None)
-        if ratchet.lets_stand(one)
-        else one
-        for one in results.results
-    ]
-    return msgspec.structs.replace(results, results=tuple(passed)).exit_code(benign)
+def _beside(
+    results: Sequence[RunResult],
+    before: Sequence[KnownFinding],
+    known: KnownOptions,
+    benign: Benign,
+) -> Ratchet:
+    return compared(results, before, benign=benign, mode=known.mode, file=str(known.path))
 
 
-def _tell(ratchet: Ratchet, path: Path, options: CiOptions) -> None:
+def _tell(ratchet: Ratchet, known: KnownOptions) -> None:
+    path, word = known.path, _FLAGS[known.mode]
     for one in ratchet.new:
         say(f"not in {path}: {one.scenario}: {one.signature}")
     for one in ratchet.gone:
-        done = "dropped" if options.is_update else "--update-baseline drops it"
-        say(f"gone, and still in {path}: {one.scenario}: {one.signature} ({done})")
+        done = "dropped" if known.is_update else f"{word} drops it"
+        reason = f", accepted because {one.reason}" if one.reason else ""
+        say(f"gone, and still in {path}: {one.scenario}: {one.signature}{reason} ({done})")
 
 
 def write_reports(
@@ -153,7 +218,7 @@ def write_reports(
     """The forms that were asked for. What writes each is imported for it. json: as of the option,
     because standard output that is JSON takes no annotations
     """
-    if options == CiOptions(baseline=options.baseline, is_update=options.is_update):
+    if options == CiOptions(known=options.known):
         return
     from racegate.report.ci.failing import checked_gate
     from racegate.report.ci.github import summary_of

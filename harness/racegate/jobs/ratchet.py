@@ -1,17 +1,20 @@
-"""A baseline of findings that are known: they may disappear, and nothing may come.
+"""Findings that are known: they may disappear, and nothing may come.
 
-The file is written by the gate and made smaller by it; who wants it larger has to write it anew.
+The file is written by the gate and made smaller by it. Who wants a baseline larger has to write it
+anew; what is accepted is added with a reason.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import msgspec
 
 from racegate.history.exit_code import ExitCode
-from racegate.history.finding import Benign, FindingKind, signature_of
+from racegate.history.finding import Benign
+from racegate.history.gates.known import KnownFinding, KnownMode, Ratchet, findings_of
 from racegate.history.outcome import RunResult
 from racegate.scenario.errors import BadInputError
 from racegate.scenario.strict import StrictStruct
@@ -21,17 +24,11 @@ from racegate.scenario.untrusted.text import quoted
 
 SCHEMA = "racegate.baseline/1"
 FILE_BYTES_MAX = 1 << 20
+_WRITES = {KnownMode.BASELINE: "--update-baseline", KnownMode.ACCEPTED: "--reason TEXT"}
 
 
 class BaselineError(BadInputError):
     """A baseline that cannot be used: names the file and the reason."""
-
-
-class KnownFinding(StrictStruct, frozen=True, kw_only=True, order=True):
-    """A finding that is let stand. scenario: where it is seen; signature: what it is known by"""
-
-    scenario: str
-    signature: str
 
 
 class BaselineFile(StrictStruct, frozen=True, kw_only=True):
@@ -41,81 +38,60 @@ class BaselineFile(StrictStruct, frozen=True, kw_only=True):
     known: tuple[KnownFinding, ...]
 
 
-class Ratchet(msgspec.Struct, frozen=True, kw_only=True):
-    """A gate beside its baseline.
-
-    known: seen, and let stand; new: seen, and not in the baseline
-    gone: in the baseline, and not seen though its scenario was run
-    kept: in the baseline, and its scenario was not run
-    """
-
-    known: tuple[KnownFinding, ...]
-    new: tuple[KnownFinding, ...]
-    gone: tuple[KnownFinding, ...]
-    kept: tuple[KnownFinding, ...]
-
-    @property
-    def left(self) -> tuple[KnownFinding, ...]:
-        """The baseline without what is gone."""
-        return tuple(sorted((*self.known, *self.kept)))
-
-    def lets_stand(self, result: RunResult) -> bool:
-        """Whether all that is wrong with a run is known."""
-        seen = findings_of([result])
-        return bool(seen) and seen <= set(self.known)
-
-
-def findings_of(results: Iterable[RunResult]) -> set[KnownFinding]:
-    """What each scenario's failure is known by, and every race beside it; beside a base, all that
-    differs from it.
-    """
-    return {
-        KnownFinding(scenario=result.scenario, signature=signature)
-        for result in results
-        for signature in _signatures(result)
-        if signature is not None
-    }
-
-
-def _signatures(result: RunResult) -> set[str | None]:
-    if result.comparison is not None:
-        return {one.signature for one in result.comparison.findings}
-    races = {one.signature for one in result.findings if one.kind is FindingKind.CONFLICT}
-    return {signature_of(result.findings), *races}
-
-
 def compared(
-    results: Sequence[RunResult], baseline: Iterable[KnownFinding], *, benign: Benign
+    results: Sequence[RunResult],
+    known: Iterable[KnownFinding],
+    *,
+    benign: Benign,
+    mode: KnownMode = KnownMode.BASELINE,
+    file: str = "",
 ) -> Ratchet:
-    """What was found beside what is known. What passes is no finding."""
+    """What was found beside what is known. What passes is no finding. mode, file: of the
+    ratchet
+    """
     wrong = [result for result in results if result.gate_code(benign) is ExitCode.FINDING]
-    seen, before = findings_of(wrong), set(baseline)
+    seen, before = findings_of(wrong), {one.bare: one for one in known}
     run = {result.scenario for result in results}
-    missing = before - seen
+    missing = [one for bare, one in before.items() if bare not in seen]
     return Ratchet(
-        known=tuple(sorted(seen & before)),
-        new=tuple(sorted(seen - before)),
+        file=file,
+        mode=mode,
+        known=tuple(sorted(one for bare, one in before.items() if bare in seen)),
+        new=tuple(sorted(seen - before.keys())),
         gone=tuple(sorted(one for one in missing if one.scenario in run)),
         kept=tuple(sorted(one for one in missing if one.scenario not in run)),
     )
 
 
-def load_baseline(path: Path) -> tuple[KnownFinding, ...]:
-    """Raises BaselineError."""
+def with_reason(found: Iterable[KnownFinding], reason: str) -> tuple[KnownFinding, ...]:
+    """Findings that are accepted for one reason."""
+    return tuple(msgspec.structs.replace(one, reason=reason) for one in found)
+
+
+def load_known(path: Path, mode: KnownMode = KnownMode.BASELINE) -> tuple[KnownFinding, ...]:
+    """What is let stand. Raises BaselineError, also where an accepted finding has no reason."""
     try:
         found = msgspec.convert(read_json(path, FILE_BYTES_MAX), BaselineFile)
     except ReadError as error:
-        hint = "" if path.exists() else "; --update-baseline writes it"
+        hint = "" if path.exists() else f"; {_WRITES[mode]} writes it"
         raise BaselineError(f"{path}: cannot be read: {error}{hint}") from error
     except msgspec.ValidationError as error:
         raise BaselineError(f"{path}: {error}") from error
     if found.schema != SCHEMA:
         said = quoted(found.schema)
         raise BaselineError(f"{path}: its schema is {said}, this racegate reads {SCHEMA!r}")
+    for one, count in Counter(one.bare for one in found.known).items():
+        if count > 1:
+            raise BaselineError(
+                f"{path}: {one.scenario}: {one.signature} stands there {count} times"
+            )
+    for one in found.known if mode is KnownMode.ACCEPTED else ():
+        if not one.reason.strip():
+            raise BaselineError(f"{path}: {one.scenario}: {one.signature} has no reason; write one")
     return found.known
 
 
-def save_baseline(path: Path, known: Iterable[KnownFinding]) -> None:
+def save_known(path: Path, known: Iterable[KnownFinding]) -> None:
     """Writes the file whole or not at all."""
     file = BaselineFile(schema=SCHEMA, known=tuple(sorted(known)))
     write_json(path, file)

@@ -177,7 +177,8 @@ def run(
     verdicts = msgspec.structs.replace(verdicts, benign=benign_of(strict))
     told = _told_again(device, memory=memory, gpu=gpu, compiling=compiling)
     command = shlex.join([*told, *program])
-    result = result_of_program(verdicts, command, device)
+    judged = result_of_program(verdicts, command, device)
+    result = msgspec.structs.replace(judged, baseline=ratchet_of([judged], ci, verdicts.benign))
     tell(json, result, lambda: print(printable_lines(render(verdicts, command)), file=sys.stderr))
     code = _tell_ci(verdicts, result, ci, json)
     _write_page(verdicts, command, html)
@@ -189,12 +190,11 @@ def run(
 def _tell_ci(
     verdicts: ProgramVerdict, result: ProgramResult, ci: CiOptions, json: str | None
 ) -> int:
-    """Writes what CI services read, and gives the exit code: what a baseline lets stand is no
-    finding.
-    """
-    ratchet, code = ratchet_of([result], ci, verdicts.benign), verdicts.exit_code
-    if ratchet is not None and ratchet.lets_stand(result) and code == ExitCode.FINDING:
-        code = ExitCode.CLEAN
+    """Writes what CI services read, and gives the exit code: what is let stand is no finding."""
+    ratchet, code = result.baseline, verdicts.exit_code
+    if ratchet is not None:
+        is_let = ratchet.lets_stand(result) and code == ExitCode.FINDING
+        code = ratchet.code_of(ExitCode.CLEAN if is_let else code)
     case = checked_program(verdicts, result.scenario, code)
     case = case if ratchet is None else checked_beside(case, ratchet)
     write_checked(case, str(verdicts.verdict), ci, json)
