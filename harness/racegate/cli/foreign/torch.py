@@ -9,7 +9,7 @@ import re
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 import typer
@@ -175,8 +175,7 @@ def run(
                 on_run=progress.show,
             )
     verdicts = msgspec.structs.replace(verdicts, benign=benign_of(strict))
-    told = _told_again(device, memory=memory, gpu=gpu, compiling=compiling)
-    command = shlex.join([*told, *program])
+    command = _command(program, device, memory=memory, gpu=gpu, compiling=compiling)
     judged = result_of_program(verdicts, command, device)
     result = msgspec.structs.replace(judged, baseline=ratchet_of([judged], ci, verdicts.benign))
     tell(json, result, lambda: print(printable_lines(render(verdicts, command)), file=sys.stderr))
@@ -262,6 +261,11 @@ class SearchProgress:
 
     def __exit__(self, *exc: object) -> None:
         self._bar.stop()
+
+
+def _command(program: list[str], device: DeviceKind, **options: Any) -> str:
+    """The program with its arguments, behind the options of its device."""
+    return shlex.join([*_told_again(device, **options), *program])
 
 
 def _told_again(
