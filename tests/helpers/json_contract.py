@@ -20,13 +20,13 @@ from msgspec import inspect as types
 from racegate.check.repro.explain import Explanation, Racing
 from racegate.check.repro.operations import OpsObject
 from racegate.history.exit_code import ExitCode
+from racegate.history.gates.known import BaselineFile
 from racegate.history.gates.results import GatedResults
 from racegate.history.outcome import RunResult
 from racegate.history.replayed import Replay, Replays
 from racegate.history.witness import Witness
 from racegate.jobs.fleet.outcome import FleetObject
 from racegate.jobs.gate import GateResult
-from racegate.jobs.ratchet import BaselineFile
 from racegate.jobs.soak import SoakResult
 from racegate.jobs.triage.origin import OriginObject
 from racegate.jobs.verify import VerifyObject

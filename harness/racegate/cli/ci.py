@@ -12,10 +12,23 @@ import typer
 from racegate.cli.options import fail, place_to_write, say, write_json, write_text
 from racegate.cli.sets import with_set
 from racegate.history.finding import Benign, Verdict
-from racegate.history.gates.known import KnownFinding, KnownMode, Ratchet
+from racegate.history.gates.known import (
+    BaselineFile,
+    KnownMode,
+    KnownPlace,
+    PlacedFindings,
+    Ratchet,
+    baseline_of,
+)
 from racegate.history.outcome import Checked, RunResult
 from racegate.jobs.gate import GateResult, GateSpec
-from racegate.jobs.ratchet import compared, load_known, save_known, with_reason
+from racegate.jobs.ratchet import (
+    compared,
+    first_baseline,
+    load_baseline,
+    save_baseline,
+    with_reason,
+)
 from racegate.scenario.untrusted.text import many
 
 if TYPE_CHECKING:
@@ -54,6 +67,14 @@ ReasonOption = Annotated[
     str | None,
     typer.Option(metavar="TEXT", help="Add what is found to the file of --accept, with this."),
 ]
+SuppressOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--suppress",
+        metavar="'FILE[:FUNCTION]'",
+        help="With --write-baseline: races here are written as one entry. * stands for any text.",
+    ),
+]
 VerboseOption = Annotated[
     bool | None,
     typer.Option("--verbose", "-v", help="Print every scenario, not only each cause."),
@@ -83,30 +104,42 @@ class KnownOptions(NamedTuple):
     """A file of findings that are let stand. mode: how; is_update: what is gone is dropped
 
     reason: with which what is found is added, if it is to be; what is gone is dropped then too
+    places: whose races a new file has by their place
     """
 
     path: Path
     mode: KnownMode = KnownMode.BASELINE
     is_update: bool = False
     reason: str = ""
+    places: tuple[KnownPlace, ...] = ()
 
     @property
-    def is_written(self) -> bool:
-        """Whether the file may be made."""
-        is_new = self.is_update and self.mode is KnownMode.BASELINE
-        return is_new or bool(self.reason)
+    def is_first(self) -> bool:
+        """Whether the file is still to be made."""
+        is_written = bool(self.reason) if self.mode is KnownMode.ACCEPTED else self.is_update
+        return is_written and not self.path.exists()
 
     def check(self) -> None:
         """Before anything is run. Raises BaselineError."""
         self.load()
+        if self.places and not self.is_first:
+            fail(
+                "--suppress is for the first --write-baseline FILE alone; into a FILE that is "
+                'there a place is written by hand, under "places", where a reviewer sees it'
+            )
         if self.is_update:
             place_to_write(self.path)
 
-    def load(self) -> tuple[KnownFinding, ...]:
+    def load(self) -> BaselineFile:
         """What is let stand; nothing of a file that is still to be made. Raises BaselineError."""
-        if self.is_written and not self.path.exists():
-            return ()
-        return load_known(self.path, self.mode)
+        return baseline_of(()) if self.is_first else load_baseline(self.path, self.mode)
+
+    def beside(
+        self, results: Sequence[RunResult], baseline: BaselineFile, benign: Benign
+    ) -> Ratchet:
+        """What was found beside what the file has."""
+        path = str(self.path)
+        return compared(results, baseline, benign=benign, mode=self.mode, file=path)
 
 
 class CiOptions(NamedTuple):
@@ -131,7 +164,7 @@ class CiOptions(NamedTuple):
         """Of what was accepted before, by scenario and signature."""
         if self.known is None or self.known.mode is not KnownMode.ACCEPTED:
             return {}
-        return {(one.scenario, one.signature): one.reason for one in self.known.load()}
+        return {(one.scenario, one.signature): one.reason for one in self.known.load().known}
 
 
 def ci_options(
@@ -143,29 +176,45 @@ def ci_options(
     accept: AcceptOption = None,
     reason: ReasonOption = None,
     update_baseline: UpdateOption = None,
+    suppress: SuppressOption = None,
 ) -> CiOptions:
     """The options of every command that CI gates by."""
-    known = _known_options(baseline, accept, reason, is_update=bool(update_baseline))
+    places = tuple(map(_place_named, suppress or ()))
+    known = _known_options(baseline, accept, reason, places, is_update=bool(update_baseline))
     found = CiOptions(junit, sarif, bool(github), known)
     found.check()
     return found
 
 
 def _known_options(
-    baseline: Path | None, accept: Path | None, reason: str | None, *, is_update: bool
+    baseline: Path | None,
+    accept: Path | None,
+    reason: str | None,
+    places: tuple[KnownPlace, ...],
+    *,
+    is_update: bool,
 ) -> KnownOptions | None:
     if baseline is not None and accept is not None:
         fail("--baseline and --accept both say what is let stand: give one of them")
     if reason is not None and (accept is None or not reason.strip()):
         fail("--reason needs --accept FILE, and says why what is found is meant")
     if baseline is not None:
-        return KnownOptions(baseline, KnownMode.BASELINE, is_update)
+        return KnownOptions(baseline, KnownMode.BASELINE, is_update, places=places)
     if accept is not None:
         said = (reason or "").strip()
-        return KnownOptions(accept, KnownMode.ACCEPTED, is_update or bool(said), said)
+        return KnownOptions(accept, KnownMode.ACCEPTED, is_update or bool(said), said, places)
+    if places:
+        fail("--suppress is for --write-baseline FILE")
     if is_update:
         fail("--update-baseline needs --baseline FILE or --accept FILE")
     return None
+
+
+def _place_named(text: str) -> KnownPlace:
+    file, _, function = text.partition(":")
+    if not file or text.endswith(":"):
+        fail(f"--suppress {text}: FILE or FILE:FUNCTION is expected, as in 'loaders/*.py:Loader.*'")
+    return KnownPlace(file=file, function=function or "*")
 
 
 with_ci = with_set("ci", ci_options)
@@ -179,37 +228,63 @@ def ratchet_of(results: Sequence[RunResult], options: CiOptions, benign: Benign)
     known = options.known
     if known is None or any(one.verdict is Verdict.BROKEN_HARNESS for one in results):
         return None
-    before = known.load()
-    found = _beside(results, before, known, benign)
-    if not known.path.exists() or (known.reason and found.new):
-        added = with_reason(found.new, known.reason)
-        save_known(known.path, (*before, *added))
-        say(f"wrote {known.path}: {many(len(added), 'finding')}")
-        found = _beside(results, (*before, *added), known, benign)
+    before, is_first = known.load(), known.is_first
+    found = known.beside(results, before, benign)
+    if is_first:
+        written = with_reason(first_baseline(results, known.places, benign=benign), known.reason)
+        _tell_first(written, known)
+    elif known.reason and found.new:
+        added = (*found.left.known, *found.new)
+        written = with_reason(baseline_of(added, found.left.places), known.reason)
+        say(f"added to {known.path}: {many(len(found.new), 'finding')}")
+    else:
+        written = found.left if known.is_update else before
+    _tell_gone(found, known)
+    if is_first or written != before:
+        save_baseline(known.path, written)
+        found = known.beside(results, written, benign)
     _tell(found, known)
-    if found.gone and known.is_update:
-        save_known(known.path, found.left)
-        found = _beside(results, found.left, known, benign)
     return found
 
 
-def _beside(
-    results: Sequence[RunResult],
-    before: Sequence[KnownFinding],
-    known: KnownOptions,
-    benign: Benign,
-) -> Ratchet:
-    return compared(results, before, benign=benign, mode=known.mode, file=str(known.path))
+def _tell_first(written: BaselineFile, known: KnownOptions) -> None:
+    by_place = many(len(written.places), "place")
+    say(f"wrote {known.path}: {many(len(written.known), 'finding')} by signature, {by_place}")
+    for place in set(known.places) - {_as_named(one) for one in written.places}:
+        say(f"not in {known.path}: --suppress {place.name} matches no race")
+
+
+def _as_named(place: KnownPlace) -> KnownPlace:
+    return KnownPlace(file=place.file, function=place.function)
 
 
 def _tell(ratchet: Ratchet, known: KnownOptions) -> None:
-    path, word = known.path, _FLAGS[known.mode]
     for one in ratchet.new:
-        say(f"not in {path}: {one.scenario}: {one.signature}")
-    for one in ratchet.gone:
-        done = "dropped" if known.is_update else f"{word} drops it"
-        reason = f", accepted because {one.reason}" if one.reason else ""
-        say(f"gone, and still in {path}: {one.scenario}: {one.signature}{reason} ({done})")
+        say(f"not in {known.path}: {one.name}")
+    for placed in ratchet.placed:
+        if placed.findings:
+            say(f"{known.path}: {_told_placed(placed)}")
+
+
+def _tell_gone(ratchet: Ratchet, known: KnownOptions) -> None:
+    done = "dropped" if known.is_update else f"{_FLAGS[known.mode]} drops it"
+    told = [(one.name, one.reason) for one in ratchet.gone]
+    told += [(f"every race at {place.name}", place.reason) for place in ratchet.stale]
+    for name, reason in told:
+        why = f", accepted because {reason}" if reason else ""
+        say(f"gone, and still in {known.path}: {name}{why} ({done})")
+
+
+def _told_placed(placed: PlacedFindings) -> str:
+    """How much a place lets stand: no finding is hidden without a word."""
+    causes = many(len(placed.causes), "cause")
+    if placed.is_outgrown:
+        most = placed.place.causes_max
+        return (
+            f"{placed.place.name} was written for {most}, and {causes} are there now: one of them "
+            f"is new, and none stands: {'; '.join(placed.causes)}"
+        )
+    return f"{placed.place.name} lets {many(len(placed.findings), 'finding')} of {causes} stand"
 
 
 def write_reports(
@@ -218,7 +293,7 @@ def write_reports(
     """The forms that were asked for. What writes each is imported for it. json: as of the option,
     because standard output that is JSON takes no annotations
     """
-    if options == CiOptions(known=options.known):
+    if not (options.junit or options.sarif or options.is_github):
         return
     from racegate.report.ci.failing import checked_gate
     from racegate.report.ci.github import summary_of

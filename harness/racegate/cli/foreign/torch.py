@@ -9,7 +9,7 @@ import re
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 import typer
@@ -151,7 +151,7 @@ def run(
     """Run a program on the virtual CUDA device and judge the order of all it does: 0 no conflict, 1
     a finding, 3 something that is not modelled; a script that fails keeps its own exit code.
     """
-    known = load_suppressions(suppressions) if suppressions else ()
+    known = load_suppressions(suppressions)
     checked = found_program(
         tuple(program),
         timeout_s=timeout,
@@ -175,7 +175,8 @@ def run(
                 on_run=progress.show,
             )
     verdicts = msgspec.structs.replace(verdicts, benign=benign_of(strict))
-    command = _command(program, device, memory=memory, gpu=gpu, compiling=compiling)
+    told = _told_again(device, memory=memory, gpu=gpu, compiling=compiling)
+    command = shlex.join([*told, *program])
     judged = result_of_program(verdicts, command, device)
     result = msgspec.structs.replace(judged, baseline=ratchet_of([judged], ci, verdicts.benign))
     tell(json, result, lambda: print(printable_lines(render(verdicts, command)), file=sys.stderr))
@@ -261,11 +262,6 @@ class SearchProgress:
 
     def __exit__(self, *exc: object) -> None:
         self._bar.stop()
-
-
-def _command(program: list[str], device: DeviceKind, **options: Any) -> str:
-    """The program with its arguments, behind the options of its device."""
-    return shlex.join([*_told_again(device, **options), *program])
 
 
 def _told_again(

@@ -16,7 +16,7 @@ from racegate.history.finding import (
     exit_code,
     signature_of,
 )
-from racegate.history.gates.known import KnownFinding, Ratchet
+from racegate.history.gates.known import KnownFinding, KnownPlace, Ratchet
 from racegate.history.outcome import Checked, CheckedCase, Comparison, Failing, RunResult
 from racegate.jobs.gate import GateResult, MustFail
 
@@ -129,18 +129,16 @@ def _known(one: Failing, ratchet: Ratchet) -> Failing:
 
 
 def _stale_in(ratchet: Ratchet) -> Sequence[CheckedCase]:
-    stale = tuple(_stale(one, ratchet.file) for one in ratchet.stale)
+    stale = tuple(_stale(one, ratchet.file) for one in ratchet.expired)
     return [CheckedCase(group="accepted", name=ratchet.file, failing=stale)] if stale else []
 
 
-def _stale(one: KnownFinding, file: str) -> Failing:
+def _stale(one: KnownFinding | KnownPlace, file: str) -> Failing:
     message = (
-        f"{one.signature} was accepted ({one.reason}) and is not seen any more: "
+        f"{one.name} was accepted ({one.reason}) and is not seen any more: "
         "--update-accepted drops it"
     )
-    return Failing(
-        name=one.scenario, file=file, kind="stale", signature=one.signature, message=message
-    )
+    return Failing(name=file, file=file, kind="stale", signature=one.name, message=message)
 
 
 def failing_in(run: RunResult, files: Files, benign: Benign) -> Sequence[Failing]:

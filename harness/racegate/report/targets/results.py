@@ -197,7 +197,9 @@ def _compared_line(gate: GatedResults) -> Text:
     changed = sum(one.changed is not None for one in found)
     counts = f"{changed} changed, {many(new, 'new conflict')}, {repaired} repaired"
     if gate.baseline is not None:
-        counts += f"; {len(gate.baseline.known)} of these differences let stand"
-        counts += f", {len(gate.baseline.stale)} accepted and gone" if gate.baseline.stale else ""
+        counts += f"; {len(gate.baseline.standing)} of these differences let stand"
+        counts += (
+            f", {len(gate.baseline.expired)} accepted and gone" if gate.baseline.expired else ""
+        )
     ran = many(len(gate.run), "scenario")
     return line((word, style), f" {found[0].base}: {ran}, {counts}")
