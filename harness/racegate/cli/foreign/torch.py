@@ -160,8 +160,7 @@ def run(
         gpu=gpu,
         compiling=compiling,
     )
-    stdout = PrintPlace.STDERR if json == "-" else PrintPlace.PLAIN
-    holds = parse_holds(hold or ())
+    stdout, holds = _print_place(json), parse_holds(hold or ())
     with open_device(device, stdout=stdout) as opened, SearchProgress() as progress:
         if holds:
             verdicts = suppressing(under(opened, checked, holds, polls=not_ready), known)
@@ -174,9 +173,9 @@ def run(
                 suppressions=known,
                 on_run=progress.show,
             )
+    options = _told_again(device, memory=memory, gpu=gpu, compiling=compiling)
+    command = shlex.join([*options, *program])
     verdicts = msgspec.structs.replace(verdicts, benign=benign_of(strict))
-    told = _told_again(device, memory=memory, gpu=gpu, compiling=compiling)
-    command = shlex.join([*told, *program])
     judged = result_of_program(verdicts, command, device)
     result = msgspec.structs.replace(judged, baseline=ratchet_of([judged], ci, verdicts.benign))
     tell(json, result, lambda: print(printable_lines(render(verdicts, command)), file=sys.stderr))
@@ -185,6 +184,11 @@ def run(
     if witness is not None:
         _save(verdicts, checked, witness, _told_again(device))
     raise typer.Exit(code if error_exitcode is None else _told_apart(code, result, error_exitcode))
+
+
+def _print_place(json: str | None) -> PrintPlace:
+    """Where what the program prints goes, beside a result that may go to standard output."""
+    return PrintPlace.STDERR if json == "-" else PrintPlace.PLAIN
 
 
 def _tell_ci(
