@@ -163,7 +163,7 @@ def run(
     """Run a program on the virtual CUDA device and judge the order of all it does: 0 no conflict, 1
     a finding, 3 something that is not modelled; a script that fails keeps its own exit code.
     """
-    known = load_suppressions(suppressions) if suppressions else ()
+    known = load_suppressions(suppressions)
     checked = found_program(
         tuple(program),
         timeout_s=timeout,
@@ -172,8 +172,7 @@ def run(
         gpu=gpu,
         compiling=compiling,
     )
-    stdout = PrintPlace.STDERR if json == "-" else PrintPlace.PLAIN
-    holds = parse_holds(hold or ())
+    stdout, holds = _print_place(json), parse_holds(hold or ())
     explores = bool(explore) or witness is not None
     with open_device(device, stdout=stdout) as opened, SearchProgress() as progress:
         ask = partial(judge_on, opened, checked, explores=explores, runs_max=runs)
@@ -184,16 +183,22 @@ def run(
             verdicts = ask()
         else:
             verdicts = _behind_last_failures(ask, device, opened, checked)
+    options = _told_again(device, memory=memory, gpu=gpu, compiling=compiling)
+    command = shlex.join([*options, *program])
     verdicts = msgspec.structs.replace(verdicts, benign=benign_of(strict))
-    told = _told_again(device, memory=memory, gpu=gpu, compiling=compiling)
-    command = shlex.join([*told, *program])
-    result = result_of_program(verdicts, command, device)
+    judged = result_of_program(verdicts, command, device)
+    result = msgspec.structs.replace(judged, baseline=ratchet_of([judged], ci, verdicts.benign))
     tell(json, result, lambda: print(printable_lines(render(verdicts, command)), file=sys.stderr))
     code = _tell_ci(verdicts, result, ci, json)
     _write_page(verdicts, command, html)
     if witness is not None:
         _save(verdicts, checked, witness, _told_again(device))
     raise typer.Exit(code if error_exitcode is None else _told_apart(code, result, error_exitcode))
+
+
+def _print_place(json: str | None) -> PrintPlace:
+    """Where what the program prints goes, beside a result that may go to standard output."""
+    return PrintPlace.STDERR if json == "-" else PrintPlace.PLAIN
 
 
 def _behind_last_failures(
@@ -215,12 +220,11 @@ def _behind_last_failures(
 def _tell_ci(
     verdicts: ProgramVerdict, result: ProgramResult, ci: CiOptions, json: str | None
 ) -> int:
-    """Writes what CI services read, and gives the exit code: what a baseline lets stand is no
-    finding.
-    """
-    ratchet, code = ratchet_of([result], ci, verdicts.benign), verdicts.exit_code
-    if ratchet is not None and ratchet.lets_stand(result) and code == ExitCode.FINDING:
-        code = ExitCode.CLEAN
+    """Writes what CI services read, and gives the exit code: what is let stand is no finding."""
+    ratchet, code = result.baseline, verdicts.exit_code
+    if ratchet is not None:
+        is_let = ratchet.lets_stand(result) and code == ExitCode.FINDING
+        code = ratchet.code_of(ExitCode.CLEAN if is_let else code)
     case = checked_program(verdicts, result.scenario, code)
     case = case if ratchet is None else checked_beside(case, ratchet)
     write_checked(case, str(verdicts.verdict), ci, json)
