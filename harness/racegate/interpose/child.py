@@ -20,7 +20,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import msgspec
 import torch
@@ -40,18 +40,19 @@ from racegate.interpose.gpu.forward import ForwardLibrary
 from racegate.interpose.gpu.install import GpuDevice
 from racegate.interpose.gpus import GPUS, VIRTUAL_GPU, GpuFacts
 from racegate.interpose.kernels.memo import Memo
+from racegate.interpose.other_sources import PlaceWatch, read_instead
 from racegate.interpose.outcome import DEVICE, CompileMode, DeviceKind, Ending, Job, Outcome, Plan
-from racegate.interpose.program.failures import is_ours, missing_for, words_for
+from racegate.interpose.program.failures import code_of_exit, is_ours, missing_for, words_for
 from racegate.interpose.program.imports import track_allocator_settings
-from racegate.interpose.program.install import Installed, enter, install
+from racegate.interpose.program.install import Installed, enter, facts_seen, install
 from racegate.interpose.program.leftovers import adopt_orphans, end_children
 from racegate.interpose.program.names import buffer_name
 from racegate.interpose.program.processes import seen_of_children, track_processes
 from racegate.interpose.program.stdin import RewoundInput
 from racegate.interpose.program.timeouts import write_stacks_on_signal
+from racegate.interpose.ranks.group.messages import RankLink
 from racegate.interpose.ranks.holds import holds_of
-from racegate.interpose.ranks.leading import Seat, lead, prepare_ranks
-from racegate.interpose.ranks.messages import Wire
+from racegate.interpose.ranks.leading import RankSettings, lead, prepare_ranks
 from racegate.interpose.ranks.queue import RankQueue
 from racegate.interpose.ranks.rank import Rank
 from racegate.order.findings import NamedConflict, races_of
@@ -95,6 +96,7 @@ class Child:
         self._gpu: GpuFacts | None = None
         self._named: dict[int, NamedConflict] = {}
         self._rank: Rank | None = None
+        self._places = PlaceWatch(self.session)
         self.run = ProgramRun(self.findings, self.installed.read)
 
     def _session_on(self, library: Library, listener: Listener | None) -> Session:
@@ -110,11 +112,11 @@ class Child:
         """Threads of this process that are none of the program's: one listens to other ranks."""
         return int(self._rank is not None)
 
-    def join(self, wire: Wire, ranks: int) -> None:
+    def join(self, link: RankLink, ranks: int) -> None:
         """In the forked process: it is one of so many ranks, which are at the other end."""
         library, session = self.installed.library, self.session
         library.set_gpus(ranks)
-        self._rank = Rank(wire, session, stop=self._stop, refuse=self.refuse)
+        self._rank = Rank(link, session, stop=self._stop, refuse=self.refuse)
         self._rank.connect(self.installed.calls, library)
         torch.set_num_threads(1)  # as torchrun does: ranks share the cores
 
@@ -137,6 +139,10 @@ class Child:
         self._gpu = facts_seen(torch.cuda.get_device_properties(0))
         if job.plan.is_recording:
             self.installed.library.watch_pages()
+        if job.sources:
+            read_instead(job.sources)
+            self._places.install()
+            self.session.recorder.price_waits()
         track_processes(self.session, self.installed.library)
         track_allocator_settings(self.refuse)
 
@@ -207,6 +213,8 @@ class Child:
             torch_version=str(torch.__version__),
             gpu=self._gpu,
             compiled_regions=compiled_regions(),
+            places=self._places.seen(),
+            waits=session.recorder.prices,
         )
         data = msgspec.json.encode(outcome)
         if self._kept_open is None:
@@ -262,19 +270,6 @@ class Child:
         self._named[id(conflict)] = NamedConflict(conflict, name, reused_at)
 
 
-def facts_seen(properties: Any) -> GpuFacts:
-    """properties: as `torch.cuda.get_device_properties` returns them, of any device"""
-    return GpuFacts(
-        name=properties.name,
-        memory_bytes=properties.total_memory,
-        compute_capability=(properties.major, properties.minor),
-        sm_count=properties.multi_processor_count,
-        sm_threads=properties.max_threads_per_multi_processor,
-        sm_shared_bytes=getattr(properties, "shared_memory_per_multiprocessor", 0),
-        l2_bytes=getattr(properties, "L2_cache_size", 0),
-    )
-
-
 def run_program(child: Child, argv: list[str]) -> int:
     """Runs a script, or `-m` a module, as Python would; returns its exit code."""
     sys.argv = argv[1:] if argv[0] == "-m" else argv
@@ -287,7 +282,7 @@ def run_program(child: Child, argv: list[str]) -> int:
             runpy.run_path(argv[0], run_name="__main__")
         code, message = 0, ""
     except SystemExit as exit:
-        code, message = _exit_code(exit), ""
+        code, message = code_of_exit(exit), ""
     except KeyboardInterrupt:
         child.finish(Ending.INTERRUPTED, INTERRUPTED)
         return INTERRUPTED
@@ -301,18 +296,6 @@ def run_program(child: Child, argv: list[str]) -> int:
     end_as_python_does(child.session, own_threads=child.own_threads)
     child.finish(Ending.FAILED if code else Ending.FINISHED, code, message)
     return code
-
-
-def _exit_code(exit: SystemExit) -> int:
-    """What the process would end with: of a number, its last eight bits, as Python and the kernel
-    have it. 256 is 0.
-    """
-    if exit.code is None:
-        return 0
-    if isinstance(exit.code, int):
-        return int(exit.code) & 0xFF
-    print(exit.code, file=sys.stderr)
-    return 1
 
 
 def end_as_python_does(session: Session, *, own_threads: int = 0) -> None:
@@ -356,8 +339,8 @@ def run_ranks(child: Child, job: Job) -> None:
     came to.
     """
 
-    def begin(seat: Seat, wire: Wire) -> NoReturn:
-        child.join(wire, seat.ranks)
+    def begin(seat: RankSettings, link: RankLink) -> NoReturn:
+        child.join(link, seat.ranks)
         plan = msgspec.structs.replace(job.plan, holds=holds_of(seat.rank, job.plan.holds))
         child.begin(msgspec.structs.replace(job, plan=plan, result=seat.result, stacks=seat.stacks))
         leave(run_program(child, list(job.argv)))
@@ -380,7 +363,7 @@ def serve(child: Child, server: JobServer[Job], stdin: RewoundInput) -> None:
             continue
         if job.is_quiet:
             nothing = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nothing, 1)
+            os.dup2(os.open(job.stdout, os.O_WRONLY) if job.stdout else nothing, 1)
             os.dup2(nothing, 2)
         if job.ranks:
             run_ranks(child, job)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 
 from racegate.history.finding import Frame
 from racegate.history.finding import Stack as Stack
@@ -23,6 +24,7 @@ from racegate.order.remedies import TriedEdges
 from racegate.order.remedies import Version as Version
 
 _NO_FRAME: Frame = ("", 0, "")
+OnPair = Callable[[Access, Access], None]
 Label = Callable[[str, Stack], str]  # of a kind and the stack: the name of the next operation
 
 
@@ -54,7 +56,7 @@ class _Place:
     count: int = 0
 
 
-def _forget_pair(conflict: Conflict, first: Access, second: Access) -> None:
+def _forget_pair(first: Access, second: Access) -> None:
     """Nobody asks for single pairs."""
 
 
@@ -97,7 +99,6 @@ class Recorder:
     order: what keeps them; in C, if nothing else is given
     label: names operations; by `PlaceLabels`, if nothing else is given
     on_conflict: told of each new pair of places when it is found, while its variables live
-    on_pair: told of each pair of accesses of a conflict
     is_watched: whether the last access touched memory that is watched
     positions: where the accesses of all conflicts stand, by their labels
     """
@@ -116,17 +117,33 @@ class Recorder:
         self.is_watched = self._order.is_watched
         self.label = PlaceLabels().label if label is None else label
         self.on_conflict = on_conflict
-        self.on_pair: Callable[[Conflict, Access, Access], None] = _forget_pair
+        self._on_pair: OnPair = _forget_pair
         self._versions: dict[int, Version] = {}
         self._early: dict[tuple[int, int], Stack] = {}
         self._open: dict[int, list[Conflict]] = {}
         self.positions: dict[str, AccessPlace] = {}
         self._asked: Clock = []  # what allocators have found complete
+        self._priced: Counter[str] | None = None
+
+    def tell_pairs(self, on_pair: OnPair) -> None:
+        """From now on each pair of accesses of a conflict is told."""
+        self._on_pair = on_pair
 
     @property
     def events(self) -> int:
         """How many were recorded."""
         return self._order.events()
+
+    def price_waits(self) -> None:
+        """From now on it is counted what waits have to wait for."""
+        self._priced = Counter()
+
+    @property
+    def prices(self) -> dict[str, int]:
+        """By `file:line` of a wait, how many operations it covers that its lane did not know to be
+        complete; empty if nobody asked for it.
+        """
+        return dict(self._priced or {})
 
     def last_access(self) -> Access:
         """What `issue` or `host` recorded last."""
@@ -186,6 +203,7 @@ class Recorder:
         version = self._versions.get(event)
         if version is not None:
             lane = self.lanes.of(thread, stream)
+            self._price(lane, version.clock, stack)
             self._order.make_wait(thread, lane, version.clock)
             self._joined(lane, version, stack, "")
 
@@ -254,13 +272,24 @@ class Recorder:
                 known.pairs.append(pair)
                 known.count = len(known.pairs)
                 known.remedies.try_pair(first, self._versions.values())
-                self.on_pair(known, first, access)
+                self._on_pair(first, access)
             if is_new and self.on_conflict is not None:
                 self.on_conflict(known)
 
     def _join(self, thread: int, version: Version, stack: Stack, by: str) -> None:
+        self._price(thread, version.clock, stack)
         self._order.learn(thread, version.clock)
         self._joined(thread, version, stack, by)
+
+    def _price(self, lane: int, covered: Clock, stack: Stack) -> None:
+        if self._priced is None or not stack:
+            return
+        pairs = zip_longest(covered, self.lanes.clock(lane), fillvalue=0)
+        self._priced[f"{stack[0][0]}:{stack[0][1]}"] += sum(
+            max(0, number - known)
+            for other, (number, known) in enumerate(pairs)
+            if not self.lanes.is_host(other)
+        )
 
     def _joined(self, lane: int, version: Version, stack: Stack, by: str) -> None:
         """What a wait of this lane says of its conflicts. version: what was waited for"""

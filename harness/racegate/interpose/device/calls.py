@@ -127,16 +127,19 @@ class Calls:
     """Listens to the library and tells the session.
 
     refuse: ends the run because something was asked that nobody modelled; it does not return
-    answer_nccl: what a call of NCCL means to a rank, of several
     """
 
     def __init__(self, library: Library, session: Session, refuse: Callable[[str], None]) -> None:
         self._library = library
         self._session = session
         self._refuse = refuse
-        self.answer_nccl: AnswerNccl | None = None
+        self._answer_nccl: AnswerNccl | None = None
         library.listen(self._called)
         session.drain()
+
+    def join_ranks(self, answer: AnswerNccl) -> None:
+        """This process is one of several ranks. answer: what a call of NCCL means to it"""
+        self._answer_nccl = answer
 
     def _called(self, kind: int, a: int, b: int, c: int, d: int, name: bytes) -> int:
         is_done = False
@@ -174,8 +177,8 @@ class Calls:
         elif kind == CallKind.LAUNCH and b"spin_kernel" in name:
             self._sleep(b)
             return 1
-        elif kind in _OF_NCCL and self.answer_nccl is not None:
-            return self.answer_nccl(kind, a, b, c, d, name)
+        elif kind in _OF_NCCL and self._answer_nccl is not None:
+            return self._answer_nccl(kind, a, b, c, d, name)
         elif kind in _OF_NCCL:
             self._refuse(NCCL)
         elif kind == CallKind.BAD_DEVICE:

@@ -38,6 +38,10 @@ def covers_many(hold: Hold) -> bool:
 
 @dataclass(slots=True, eq=False)
 class QueuedWork:
+    """An operation that has not run. clock: of its lane when it was issued; until: before which
+    access it runs at the latest, empty if it only waits behind others
+    """
+
     label: str
     lane: int
     number: int

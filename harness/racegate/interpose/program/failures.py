@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 _OURS = str(Path(__file__).parents[2])
@@ -37,3 +38,15 @@ def missing_for(error: BaseException | None) -> str:
 def words_for(error: BaseException, where: str) -> str:
     """What is said of such an error. where: in which thread it was met"""
     return f"{type(error).__name__} in {where} (racegate itself failed): {error}"
+
+
+def code_of_exit(exit: SystemExit) -> int:
+    """What the process would end with: of a number, its last eight bits, as Python and the kernel
+    have it. 256 is 0.
+    """
+    if exit.code is None:
+        return 0
+    if isinstance(exit.code, int):
+        return int(exit.code) & 0xFF
+    print(exit.code, file=sys.stderr)
+    return 1

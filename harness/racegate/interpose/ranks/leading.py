@@ -20,14 +20,14 @@ import torch
 
 from racegate.interpose.program.leftovers import fork
 from racegate.interpose.program.timeouts import STACKS_SIGNAL
-from racegate.interpose.ranks.findings import RankFinding
-from racegate.interpose.ranks.judging import findings_in
-from racegate.interpose.ranks.matching import Matching
-from racegate.interpose.ranks.messages import Down, Message, Stop, Up, Wire
-from racegate.interpose.ranks.orders import RankOrder
-from racegate.interpose.ranks.outcome import RankEnd, RanksOutcome
+from racegate.interpose.ranks.group.findings import RankFinding
+from racegate.interpose.ranks.group.judging import findings_in
+from racegate.interpose.ranks.group.matching import Matching
+from racegate.interpose.ranks.group.messages import Down, Message, RankLink, StopMessage, Up
+from racegate.interpose.ranks.group.orders import RankOrder
+from racegate.interpose.ranks.group.refuting import ordered_pairs
+from racegate.interpose.ranks.outcome import RankEnding, RanksOutcome
 from racegate.interpose.ranks.printing import PrefixedOutput
-from racegate.interpose.ranks.refuting import ordered_pairs
 
 QUIET_S = 1.0  # without a word of any rank, behind which who asks goes on
 STOP_S = 3.0  # for ranks that are told to stop
@@ -35,7 +35,7 @@ _NOT_MODELLED = 3  # what a process ends with that asked for what nobody models
 _NOTHING = msgspec.Raw(b"null")
 
 
-class Seat(msgspec.Struct, frozen=True, kw_only=True):
+class RankSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What a process needs to be a rank. port: of the store of the process group
 
     result: a file that is there, for its outcome; stacks: a folder, for where it stands
@@ -68,7 +68,7 @@ class _Process:
     """A rank, as its leader has it. code: of the process, once it has ended"""
 
     pid: int
-    wire: Wire
+    link: RankLink
     result: int
     ended: int
     output: PrefixedOutput
@@ -109,7 +109,7 @@ def prepare_ranks() -> None:
 
 
 def lead(
-    ranks: int, stacks: Path, begin: Callable[[Seat, Wire], NoReturn], *, is_quiet: bool
+    ranks: int, stacks: Path, begin: Callable[[RankSettings, RankLink], NoReturn], *, is_quiet: bool
 ) -> RanksOutcome:
     """Runs a program as so many ranks, each in a process of its own. begin: what such a process
     does; it does not return. is_quiet: nothing that they print is shown
@@ -122,7 +122,7 @@ def lead(
             folder.mkdir()
             result = os.memfd_create(f"racegate-rank-{rank}")
             name = f"/proc/{os.getpid()}/fd/{result}"
-            seat = Seat(rank=rank, ranks=ranks, port=port, result=name, stacks=str(folder))
+            seat = RankSettings(rank=rank, ranks=ranks, port=port, result=name, stacks=str(folder))
             processes.append(_forked(seat, result, processes, begin, is_quiet=is_quiet))
         store = torch.distributed.TCPStore(
             "127.0.0.1",
@@ -138,10 +138,10 @@ def lead(
 
 
 def _forked(
-    seat: Seat,
+    seat: RankSettings,
     result: int,
     before: list[_Process],
-    begin: Callable[[Seat, Wire], NoReturn],
+    begin: Callable[[RankSettings, RankLink], NoReturn],
     *,
     is_quiet: bool,
 ) -> _Process:
@@ -151,14 +151,14 @@ def _forked(
     if pid == 0:
         here.close()
         for process in before:
-            process.wire.close()
+            process.link.close()
             process.output.close()
         output.take_over()
         os.environ.update(seat.environment)
-        begin(seat, Wire(there, Down))
+        begin(seat, RankLink(there, Down))
     there.close()
     output.let_go()
-    return _Process(pid, Wire(here, Up), result, os.pidfd_open(pid), output)
+    return _Process(pid, RankLink(here, Up), result, os.pidfd_open(pid), output)
 
 
 # ---- the loop
@@ -216,21 +216,21 @@ def _awaited(run: _Run) -> list[tuple[int, _Process]]:
     for rank, process in run.living:
         watched += process.output.ends
         if process.is_heard:
-            reads[process.wire.fileno()] = (rank, process)
+            reads[process.link.fileno()] = (rank, process)
         if process.code is None:
             watched.append(process.ended)
-    writes = [one.wire.fileno() for _, one in run.living if one.is_heard and one.wire.has_unsent]
+    writes = [one.link.fileno() for _, one in run.living if one.is_heard and one.link.has_unsent]
     ready, free, _ = select.select([*reads, *watched], writes, [], QUIET_S)
     run.is_quiet = not ready and not free
     for _, process in run.living:
-        if process.wire.fileno() in free:
-            process.wire.flush()
+        if process.link.fileno() in free:
+            process.link.flush()
         process.output.pass_on(ready)
     return [reads[end] for end in ready if end in reads]
 
 
 def _hear(run: _Run, rank: int, process: _Process) -> None:
-    told = process.wire.receive()
+    told = process.link.receive()
     if told is None:
         process.is_heard = False
         return
@@ -241,8 +241,8 @@ def _hear_out(process: _Process) -> None:
     """Of a process that has ended: nothing more comes than what is there, whoever it leaves behind
     and holds its ends open.
     """
-    ready, _, _ = select.select([process.wire.fileno(), *process.output.ends], [], [], 0)
-    process.is_heard &= process.wire.fileno() in ready
+    ready, _, _ = select.select([process.link.fileno(), *process.output.ends], [], [], 0)
+    process.is_heard &= process.link.fileno() in ready
     if not any(end in ready for end in process.output.ends):
         process.output.close()
 
@@ -272,7 +272,7 @@ def _deliver(run: _Run) -> None:
 
 def _post(process: _Process, message: Message) -> None:
     if process.is_heard:
-        process.wire.post(message)
+        process.link.post(message)
 
 
 def _settle(run: _Run) -> None:
@@ -293,7 +293,7 @@ def _stop(run: _Run) -> None:
     run.is_stopped, run.stop_s = True, time.monotonic() + STOP_S
     run.matching.mail.clear()
     for process in run.processes:
-        _post(process, Stop())
+        _post(process, StopMessage())
 
 
 def _kill(run: _Run) -> None:
@@ -310,7 +310,7 @@ def _outcome(run: _Run) -> RanksOutcome:
     ends = []
     for rank, process in enumerate(run.processes):
         data = os.pread(process.result, os.fstat(process.result).st_size, 0)
-        end = RankEnd(
+        end = RankEnding(
             code=process.code or 0,
             outcome=msgspec.Raw(data) if data else _NOTHING,
             ordered=ordered[rank],

@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 
 from racegate.history.finding import Stack
-from racegate.interpose.ranks.findings import RankFinding
+from racegate.interpose.ranks.group.findings import RankFinding
 
 
-class RankEnd(msgspec.Struct, frozen=True, kw_only=True):
+class RankEnding(msgspec.Struct, frozen=True, kw_only=True):
     """How one rank ended.
 
     code: of its process, negative for a signal; outcome: what it wrote, empty if it wrote nothing
@@ -27,6 +27,6 @@ class RanksOutcome(msgspec.Struct, frozen=True, kw_only=True):
     its end by itself
     """
 
-    ranks: tuple[RankEnd, ...]
+    ranks: tuple[RankEnding, ...]
     findings: tuple[RankFinding, ...] = ()
     is_stopped: bool = False

@@ -13,8 +13,8 @@ from typing import Protocol
 from racegate.history.schedule import Holds
 from racegate.interpose.device.copies import LateWork
 from racegate.interpose.device.queue import Queue, QueuedWork, Work
-from racegate.interpose.ranks.collectives import Operation
-from racegate.interpose.ranks.messages import WaitKind
+from racegate.interpose.ranks.group.collectives import GroupOperation
+from racegate.interpose.ranks.group.messages import WaiterKind
 from racegate.order.clocks import Clock, knows
 
 
@@ -25,7 +25,7 @@ class GroupWork(LateWork):
     rank gives; is_asked: the device has asked for the result
     """
 
-    def __init__(self, number: int, operations: tuple[Operation, ...]) -> None:
+    def __init__(self, number: int, operations: tuple[GroupOperation, ...]) -> None:
         self.number = number
         self.operations = operations
         self.result: tuple[bytes, ...] | None = None
@@ -57,7 +57,7 @@ class OtherRanks(Protocol):
         """Their result is needed, and nobody waits here."""
         ...
 
-    def await_result(self, work: GroupWork, kind: WaitKind) -> bool:
+    def await_result(self, work: GroupWork, kind: WaiterKind) -> bool:
         """Waits without the lock until their result is there; False: nobody can go on."""
         ...
 
@@ -74,7 +74,7 @@ class RankQueue(Queue):
         self._others = others
         self._records = records
         self._targets: list[QueuedWork] = []
-        self._forced_by = WaitKind.HOST
+        self._forced_by = WaiterKind.HOST
 
     @property
     def is_eager(self) -> bool:
@@ -92,7 +92,7 @@ class RankQueue(Queue):
 
     def end(self) -> None:
         """The script is over: what is forced from here on no host waits for."""
-        self._forced_by = WaitKind.END
+        self._forced_by = WaiterKind.END
 
     def abandon(self) -> None:
         """The run is over: what has not run never does."""
@@ -105,7 +105,7 @@ class RankQueue(Queue):
         self._run_all(lambda node: True, self._forced_by)
 
     def comes_to(self, clock: Clock) -> bool:
-        return self._run_all(lambda node: knows(clock, node.lane, node.number), WaitKind.QUERY)
+        return self._run_all(lambda node: knows(clock, node.lane, node.number), WaiterKind.QUERY)
 
     def reach(self, label: str) -> None:
         """The program comes to an access: holds that name it end, if other ranks come to it."""
@@ -119,7 +119,7 @@ class RankQueue(Queue):
         self._targets += [node for node in self._pending if node.run is work]
         self._targets = [node for node in self._targets if not self._comes_near(node)]
 
-    def _run_all(self, is_meant: Callable[[QueuedWork], bool], kind: WaitKind) -> bool:
+    def _run_all(self, is_meant: Callable[[QueuedWork], bool], kind: WaiterKind) -> bool:
         if not self._pending:
             return True
         with self._others.lock:
@@ -129,7 +129,7 @@ class RankQueue(Queue):
             self._follow()
         return True
 
-    def _run(self, node: QueuedWork, kind: WaitKind) -> bool:
+    def _run(self, node: QueuedWork, kind: WaiterKind) -> bool:
         """The oldest of what is meant: nothing pending comes before it. False: it cannot run yet"""
         work = node.run
         if isinstance(work, GroupWork):

@@ -18,30 +18,30 @@ from racegate.history.finding import Stack
 from racegate.interpose.device.calls import Calls
 from racegate.interpose.device.library import CallKind, Library
 from racegate.interpose.device.session import Session
-from racegate.interpose.ranks.collectives import Operation, operations_at
-from racegate.interpose.ranks.messages import (
-    Dismissed,
-    Done,
+from racegate.interpose.ranks.group.collectives import GroupOperation, operations_at
+from racegate.interpose.ranks.group.messages import (
+    DismissMessage,
+    DoneMessage,
     Down,
-    Drained,
-    Ended,
-    Issued,
-    Joined,
-    Needed,
-    NotReady,
-    Posted,
-    Result,
-    Split,
-    Splitting,
-    Standing,
-    Stop,
-    Waiting,
-    WaitKind,
-    Wanted,
-    Where,
-    Wire,
+    DrainMessage,
+    EndMessage,
+    IssueMessage,
+    JoinMessage,
+    NeedMessage,
+    NotReadyAnswer,
+    PostMessage,
+    RankLink,
+    ResultMessage,
+    SplitAnswer,
+    SplitMessage,
+    StandMessage,
+    StopMessage,
+    WaiterKind,
+    WaitMessage,
+    WantMessage,
+    WhereQuery,
 )
-from racegate.interpose.ranks.orders import RankOrder
+from racegate.interpose.ranks.group.orders import RankOrder
 from racegate.interpose.ranks.queue import GroupWork
 from racegate.interpose.ranks.works import track_works
 from racegate.order.clocks import Clock
@@ -67,19 +67,19 @@ class _Waiter:
 class Rank:
     """What a process has of the other ranks.
 
-    wire: to the process that matches; stop: ends the run with what was found; refuse: ends it with
+    link: to the process that matches; stop: ends the run with what was found; refuse: ends it with
     what nobody models; order: what its collectives order, for the end of the run
     """
 
     def __init__(
         self,
-        wire: Wire,
+        link: RankLink,
         session: Session,
         *,
         stop: Callable[[], None],
         refuse: Callable[[str], None],
     ) -> None:
-        self._wire = wire
+        self._wire = link
         self._session = session
         self._stop = stop
         self._refuse = refuse
@@ -112,9 +112,9 @@ class Rank:
     def connect(self, calls: Calls, library: Library) -> None:
         """The calls of NCCL come here, and what a conflict consists of is kept for the end."""
         recorder = self._session.recorder
-        calls.answer_nccl = self.answer
-        recorder.on_pair = lambda conflict, first, second: self.order.raced(
-            first, second, recorder.lanes.clock(second.lane)
+        calls.join_ranks(self.answer)
+        recorder.tell_pairs(
+            lambda first, second: self.order.raced(first, second, recorder.lanes.clock(second.lane))
         )
         track_works(self._session, library, self._streams)
         self._begin()
@@ -129,26 +129,26 @@ class Rank:
             self._issue(self._operations(a, b))
         elif kind == CallKind.NCCL_JOIN:
             self._sizes[a] = c
-            self._send(Joined(comm=a, rank=b, ranks=c, name=name.decode()))
+            self._send(JoinMessage(comm=a, rank=b, ranks=c, name=name.decode()))
         else:
             self._split(a, b, c, d)
         return 0
 
-    def _operations(self, address: int, count: int) -> list[tuple[Operation, int]]:
+    def _operations(self, address: int, count: int) -> list[tuple[GroupOperation, int]]:
         try:
             return operations_at(address, count, self._sizes)
         except NotImplementedError as error:
             self._refuse(str(error))
             raise
 
-    def _issue(self, operations: list[tuple[Operation, int]]) -> None:
+    def _issue(self, operations: list[tuple[GroupOperation, int]]) -> None:
         """Collectives complete one by one, the messages of a group together."""
         messages = [one for one in operations if one[0].kind.is_point_to_point]
         groups = [[one] for one in operations if not one[0].kind.is_point_to_point]
         for group in [*groups, *([messages] if messages else [])]:
             self._give([operation for operation, _ in group], stream=group[0][1])
 
-    def _give(self, operations: list[Operation], *, stream: int) -> None:
+    def _give(self, operations: list[GroupOperation], *, stream: int) -> None:
         session, kind = self._session, operations[0].kind.word
         reads = merged([one for operation in operations for one in operation.reads])
         writes = merged([one for operation in operations for one in operation.writes])
@@ -164,7 +164,7 @@ class Rank:
         session = self._session
         with session.lock:
             session.drain()
-            message = Splitting(
+            message = SplitMessage(
                 thread=threading.get_native_id(),
                 comm=comm,
                 rank=rank,
@@ -175,7 +175,7 @@ class Rank:
                 others=self._others(),
             )
             answer = self._await(message)
-        if isinstance(answer, Split):
+        if isinstance(answer, SplitAnswer):
             (ctypes.c_uint64 * 3).from_address(told)[:] = [answer.comm, answer.rank, answer.ranks]
 
     # ---- what the queue asks
@@ -191,7 +191,7 @@ class Rank:
         self._works[work.number] = work
         self.order.issued(work.operations, numbers, lane=lane, number=number, clock=clock)
         stack = self._session.stack()
-        issued = Issued(
+        issued = IssueMessage(
             node=work.number, label=label, stack=stack, operations=work.operations, numbers=numbers
         )
         self._send(issued)
@@ -199,24 +199,24 @@ class Rank:
     def post(self, work: GroupWork) -> None:
         """Nothing comes before them any more: what they give is read."""
         data = tuple(operation.data() for operation in work.operations)
-        self._send(Posted(node=work.number, data=data))
+        self._send(PostMessage(node=work.number, data=data))
 
     def ask(self, work: GroupWork) -> None:
         """Their result is needed, and nobody waits here."""
-        self._send(Needed(node=work.number))
+        self._send(NeedMessage(node=work.number))
 
-    def await_result(self, work: GroupWork, kind: WaitKind) -> bool:
+    def await_result(self, work: GroupWork, kind: WaiterKind) -> bool:
         """Waits without the lock until their result is there; False: nobody can go on."""
-        message = Waiting(
+        message = WaitMessage(
             thread=threading.get_native_id(),
             node=work.number,
             kind=kind,
             stack=self._session.stack(),
-            others=() if kind is WaitKind.END else self._others(),
+            others=() if kind is WaiterKind.END else self._others(),
         )
-        return isinstance(self._await(message), Result)
+        return isinstance(self._await(message), ResultMessage)
 
-    def _number(self, operation: Operation) -> int:
+    def _number(self, operation: GroupOperation) -> int:
         """Of how many on its communicator, or from one rank to another, it is this one."""
         is_receive = operation.kind.is_point_to_point and bool(operation.part)
         key = (operation.comm, operation.pair, is_receive)
@@ -232,19 +232,19 @@ class Rank:
             queue.end()
         else:
             queue.abandon()
-        self._send(Ended(how=how))
+        self._send(EndMessage(how=how))
 
     def await_dismissal(self) -> None:
         """All that this rank can do alone is done: until nobody needs its device any more."""
-        self._send(Drained(order=self.order))
+        self._send(DrainMessage(order=self.order))
         self._dismissed.acquire()
 
     # ---- waits
 
-    def _await(self, message: Waiting | Splitting) -> Down | None:
+    def _await(self, message: WaitMessage | SplitMessage) -> Down | None:
         """With the lock of the session, which other threads have meanwhile."""
         lock: Any = self._session.lock
-        node = message.node if isinstance(message, Waiting) else 0
+        node = message.node if isinstance(message, WaitMessage) else 0
         waiter = self._waiters[message.thread] = _Waiter(threading.get_ident(), node)
         self._send(message)
         held = lock._release_save()
@@ -273,24 +273,24 @@ class Rank:
     def _listen(self) -> None:
         while (told := self._wire.receive()) is not None:
             match told:
-                case Stop():
+                case StopMessage():
                     self._stop()
-                case Dismissed():
+                case DismissMessage():
                     self._dismissed.release()
                     continue
-                case Where():
-                    self._send(Standing(threads=self._standing()))
-                case NotReady() | Split():
+                case WhereQuery():
+                    self._send(StandMessage(threads=self._standing()))
+                case NotReadyAnswer() | SplitAnswer():
                     self._wake(told.thread, told)
-                case Wanted():
+                case WantMessage():
                     with self._session.lock:
                         self._advance(self._works[told.node])
-                case Result():
+                case ResultMessage():
                     self._arrived(told)
-            self._send(Done())
+            self._send(DoneMessage())
         os._exit(1)  # who matches is gone
 
-    def _arrived(self, told: Result) -> None:
+    def _arrived(self, told: ResultMessage) -> None:
         with self._session.lock:
             work = self._works.pop(told.node)
             work.result = told.data

@@ -19,7 +19,7 @@ _BLOCKING = ("TORCH_NCCL_BLOCKING_WAIT", "NCCL_BLOCKING_WAIT")
 def track_works(session: Session, library: Library, streams: set[int]) -> None:
     """From now on. streams: those that have carried collectives"""
     bindings: Any = torch.distributed.distributed_c10d
-    work = bindings.Work
+    work: Any = bindings.Work
     work.wait = _waiting(session, library, work.wait, work.is_completed)
     work.is_completed = _asking(session, library, work.is_completed)
     bindings.ProcessGroup.shutdown = _ending(session, streams, bindings.ProcessGroup.shutdown)

@@ -14,7 +14,7 @@ from racegate.history.verdict import NOTHING_TRIED, Facts, unrealised_text
 from racegate.interpose.device.touches import QUERIES
 from racegate.interpose.errors import INTERRUPTED, ExitCode
 from racegate.interpose.outcome import DeviceKind, Ending, Outcome, Plan, changed
-from racegate.interpose.ranks.findings import RankFinding
+from racegate.interpose.ranks.group.findings import RankFinding
 from racegate.scenario.strict import StrictStruct
 from racegate.targets.common.landings import OnRun
 from racegate.targets.common.search import POLLS, Effect, JudgedRace, LandingSearch, search

@@ -23,7 +23,15 @@ import msgspec
 from racegate.interpose.build import find_toolkit
 from racegate.interpose.errors import INTERRUPTED, BadInput, ExitCode
 from racegate.interpose.gpus import GPUS
-from racegate.interpose.outcome import CompileMode, DeviceKind, Ending, Job, Outcome, Plan
+from racegate.interpose.outcome import (
+    CompileMode,
+    DeviceKind,
+    Ending,
+    Job,
+    Outcome,
+    Plan,
+    Sources,
+)
 from racegate.interpose.program.stdin import open_stdin
 from racegate.interpose.program.timeouts import where_it_stood
 from racegate.interpose.ranks.outcome import RanksOutcome
@@ -44,6 +52,7 @@ class Program:
     memory_bytes: of the virtual device, 0 for what its GPU has; compiling: as of a Job
     gpu: which of `GPUS` the device says that it is; empty for none, with half of the host's memory
     ranks: as how many ranks it runs, as `torchrun` would start them; 0: as one process
+    sources: texts that it reads in the place of its files, as of a Job
     """
 
     argv: tuple[str, ...]
@@ -53,6 +62,7 @@ class Program:
     gpu: str = ""
     compiling: CompileMode | None = None
     ranks: int = 0
+    sources: Sources = ()
 
 
 def checked_program(
@@ -114,8 +124,11 @@ class DeviceServer:
         self._server = server
         self._compiles = False
 
-    def run(self, program: Program, plan: Plan, *, is_quiet: bool = False) -> Outcome:
-        """One run under one plan. is_quiet: the program's own output is not shown.
+    def run(
+        self, program: Program, plan: Plan, *, is_quiet: bool = False, stdout: Path | None = None
+    ) -> Outcome:
+        """One run under one plan. is_quiet: the program's own output is not shown; what it prints
+        goes to the file stdout, if one is named.
 
         Ctrl-C stops the program as it would without a device, and its outcome says so; a quiet run
         is ended at once, and KeyboardInterrupt goes on. Raises BadInput: memory is asked for that
@@ -124,6 +137,8 @@ class DeviceServer:
         if self.kind is not DeviceKind.VIRTUAL and (program.memory_bytes or program.gpu):
             name = "--gpu" if program.gpu else "--memory"
             raise BadInput(f"{name} is of the virtual device: a GPU is what it is")
+        if program.ranks and self.kind is not DeviceKind.VIRTUAL:
+            raise BadInput("--ranks is of the virtual device: it gives each rank a GPU of its own")
         if program.compiling is CompileMode.INDUCTOR and self.kind is not DeviceKind.VIRTUAL:
             raise BadInput(
                 "--compile inductor is of the virtual device: on a GPU regions run as plain Python"
@@ -145,6 +160,8 @@ class DeviceServer:
                 compiling=program.compiling,
                 compiles=self._compiles,
                 is_quiet=is_quiet,
+                sources=program.sources,
+                stdout="" if stdout is None else str(stdout),
             )
             try:
                 with stops_later():

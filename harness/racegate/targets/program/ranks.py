@@ -12,7 +12,7 @@ from racegate.history.schedule import AccessPlace
 from racegate.interpose.errors import ExitCode
 from racegate.interpose.outcome import Ending, Observation, Outcome
 from racegate.interpose.ranks.holds import of_rank
-from racegate.interpose.ranks.outcome import RankEnd, RanksOutcome
+from racegate.interpose.ranks.outcome import RankEnding, RanksOutcome
 
 # Of several ranks, the first of these that one of them has is how the program ended.
 _WORST = (
@@ -54,7 +54,7 @@ def merged(ran: RanksOutcome) -> Outcome:
     )
 
 
-def _outcome(end: RankEnd) -> Outcome:
+def _outcome(end: RankEnding) -> Outcome:
     """What a rank wrote, or how its process ended without."""
     outcome = msgspec.json.decode(end.outcome, type=Outcome | None)
     if outcome is not None:

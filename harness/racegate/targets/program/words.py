@@ -10,7 +10,7 @@ from racegate.history.finding import Race, Side, Stack, Verdict, by_cause, cause
 from racegate.history.schedule import texts_of
 from racegate.interpose.gpus import VIRTUAL_GPU
 from racegate.interpose.outcome import Ending, Observation, Outcome
-from racegate.interpose.ranks.findings import RankFinding
+from racegate.interpose.ranks.group.findings import RankFinding
 from racegate.targets.common.landings import LandingRun
 from racegate.targets.common.search import VERDICTS
 from racegate.targets.program.judge import ProgramRace, ProgramVerdict

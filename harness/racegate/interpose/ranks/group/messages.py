@@ -11,13 +11,13 @@ from typing import Any
 import msgspec
 
 from racegate.history.finding import Stack
-from racegate.interpose.ranks.collectives import Operation
-from racegate.interpose.ranks.orders import RankOrder
+from racegate.interpose.ranks.group.collectives import GroupOperation
+from racegate.interpose.ranks.group.orders import RankOrder
 
 _SIZE = struct.Struct("<Q")
 
 
-class WaitKind(StrEnum):
+class WaiterKind(StrEnum):
     """Who of a rank waits. HOST: a thread; QUERY: a thread that asks, and goes on with "not ready";
     END: the device alone, behind the end of the script.
     """
@@ -31,7 +31,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """Of either side."""
 
 
-class Joined(Message, frozen=True, kw_only=True):
+class JoinMessage(Message, frozen=True, kw_only=True):
     """A rank has made a communicator. rank, ranks: its own there; name: torch's, or none"""
 
     comm: int
@@ -40,7 +40,7 @@ class Joined(Message, frozen=True, kw_only=True):
     name: str
 
 
-class Issued(Message, frozen=True, kw_only=True):
+class IssueMessage(Message, frozen=True, kw_only=True):
     """Operations that complete together were put on a stream. numbers: of each on its
     communicator, or between its two ranks
     """
@@ -48,36 +48,36 @@ class Issued(Message, frozen=True, kw_only=True):
     node: int
     label: str
     stack: Stack
-    operations: tuple[Operation, ...]
+    operations: tuple[GroupOperation, ...]
     numbers: tuple[int, ...]
 
 
-class Posted(Message, frozen=True, kw_only=True):
+class PostMessage(Message, frozen=True, kw_only=True):
     """Nothing comes before these operations any more. data: what each gives"""
 
     node: int
     data: tuple[bytes, ...]
 
 
-class Needed(Message, frozen=True, kw_only=True):
+class NeedMessage(Message, frozen=True, kw_only=True):
     """The device cannot go on to what another rank waits for without these."""
 
     node: int
 
 
-class Waiting(Message, frozen=True, kw_only=True):
+class WaitMessage(Message, frozen=True, kw_only=True):
     """A thread waits for these operations. others: the threads of Python that may yet do something,
     as the kernel numbers them
     """
 
     thread: int
     node: int
-    kind: WaitKind
+    kind: WaiterKind
     stack: Stack
     others: tuple[int, ...]
 
 
-class Splitting(Message, frozen=True, kw_only=True):
+class SplitMessage(Message, frozen=True, kw_only=True):
     """A thread waits until all ranks of a communicator have said their colour. number: of how many
     splits it is this one
     """
@@ -92,48 +92,48 @@ class Splitting(Message, frozen=True, kw_only=True):
     others: tuple[int, ...]
 
 
-class Ended(Message, frozen=True, kw_only=True):
+class EndMessage(Message, frozen=True, kw_only=True):
     """The script is over. how: in words"""
 
     how: str
 
 
-class Drained(Message, frozen=True, kw_only=True):
+class DrainMessage(Message, frozen=True, kw_only=True):
     """The rank has said all that it has to say; its device stays for the others."""
 
     order: RankOrder
 
 
-class Standing(Message, frozen=True, kw_only=True):
+class StandMessage(Message, frozen=True, kw_only=True):
     """Where the threads of Python stand that may yet do something, as the kernel numbers them."""
 
     threads: dict[int, Stack]
 
 
-class Done(Message, frozen=True, kw_only=True):
+class DoneMessage(Message, frozen=True, kw_only=True):
     """What was said last to the rank has been done, as far as it goes."""
 
 
-class Wanted(Message, frozen=True, kw_only=True):
+class WantMessage(Message, frozen=True, kw_only=True):
     """Another rank waits for these: the device is to come to them."""
 
     node: int
 
 
-class Result(Message, frozen=True, kw_only=True):
+class ResultMessage(Message, frozen=True, kw_only=True):
     """All ranks have come. data: what each of the operations gives this rank"""
 
     node: int
     data: tuple[bytes, ...]
 
 
-class NotReady(Message, frozen=True, kw_only=True):
+class NotReadyAnswer(Message, frozen=True, kw_only=True):
     """Nobody can go on: who asks is told that it is not complete yet."""
 
     thread: int
 
 
-class Split(Message, frozen=True, kw_only=True):
+class SplitAnswer(Message, frozen=True, kw_only=True):
     """All have said their colour. comm, rank, ranks: of the new communicator; 0 of none"""
 
     thread: int
@@ -142,23 +142,42 @@ class Split(Message, frozen=True, kw_only=True):
     ranks: int
 
 
-class Where(Message, frozen=True, kw_only=True):
+class WhereQuery(Message, frozen=True, kw_only=True):
     """Where do the threads stand?"""
 
 
-class Stop(Message, frozen=True, kw_only=True):
+class StopMessage(Message, frozen=True, kw_only=True):
     """The run is over: what was found until now is told, and the process ends."""
 
 
-class Dismissed(Message, frozen=True, kw_only=True):
+class DismissMessage(Message, frozen=True, kw_only=True):
     """All ranks have ended, and nobody needs this one any more."""
 
 
-Up = Joined | Issued | Posted | Needed | Waiting | Splitting | Ended | Drained | Standing | Done
-Down = Wanted | Result | NotReady | Split | Where | Stop | Dismissed
+Up = (
+    JoinMessage
+    | IssueMessage
+    | PostMessage
+    | NeedMessage
+    | WaitMessage
+    | SplitMessage
+    | EndMessage
+    | DrainMessage
+    | StandMessage
+    | DoneMessage
+)
+Down = (
+    WantMessage
+    | ResultMessage
+    | NotReadyAnswer
+    | SplitAnswer
+    | WhereQuery
+    | StopMessage
+    | DismissMessage
+)
 
 
-class Wire:
+class RankLink:
     """One end of a connection: messages in the order in which they were sent.
 
     has_unsent: what was posted has not all left

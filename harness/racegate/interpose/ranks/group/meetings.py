@@ -7,20 +7,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from racegate.history.finding import Stack
-from racegate.interpose.ranks.collectives import Operation, result_of
-from racegate.interpose.ranks.messages import Issued, Joined, Splitting
+from racegate.interpose.ranks.group.collectives import GroupOperation, result_of
+from racegate.interpose.ranks.group.messages import IssueMessage, JoinMessage, SplitMessage
 
 Key = tuple[int, tuple[int, int], int]  # communicator, pair of ranks or (-1, -1), number
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class RankPart:
     """What one rank gives to a meeting. at: its place in what it issued together"""
 
     rank: int
     node: int
     at: int
-    operation: Operation
+    operation: GroupOperation
     label: str
     stack: Stack
 
@@ -32,7 +32,7 @@ class Meeting:
     """
 
     key: Key
-    parts: dict[int, Part] = field(default_factory=dict)
+    parts: dict[int, RankPart] = field(default_factory=dict)
     data: dict[int, bytes] = field(default_factory=dict)
     answered: int = 0
     is_wanted: bool = False
@@ -52,7 +52,7 @@ class Meeting:
         """Whether it can complete."""
         return len(self.data) == self.size and self.is_agreed
 
-    def result(self, operation: Operation) -> bytes:
+    def result(self, operation: GroupOperation) -> bytes:
         """What it gives a rank."""
         if operation.kind.is_point_to_point:
             return result_of(operation, {operation.root: self.data[0]})
@@ -66,18 +66,39 @@ class Meeting:
 
 
 @dataclass(slots=True)
-class Node:
+class GroupNode:
     """What one rank issued together, and what completes together."""
 
     rank: int
     number: int
     label: str
     stack: Stack
-    operations: tuple[Operation, ...]
+    operations: tuple[GroupOperation, ...]
     meetings: list[Meeting]
     is_posted: bool = False
     is_needed: bool = False
     is_answered: bool = False
+
+    def post(self, data: tuple[bytes, ...]) -> None:
+        """Its rank gives this, operation by operation."""
+        self.is_posted = True
+        for meeting, operation, given in zip(self.meetings, self.operations, data, strict=True):
+            meeting.data[operation.part] = given
+
+    def need(self) -> None:
+        """Its rank waits for it: all that take part are wanted."""
+        self.is_needed = True
+        for meeting in self.meetings:
+            meeting.is_wanted = True
+
+    def answer(self) -> tuple[bytes, ...]:
+        """What its rank gets, operation by operation."""
+        self.is_answered = True
+        pairs = zip(self.meetings, self.operations, strict=True)
+        data = tuple(meeting.result(operation) for meeting, operation in pairs)
+        for meeting in self.meetings:
+            meeting.leave()
+        return data
 
     @property
     def is_ready(self) -> bool:
@@ -93,36 +114,36 @@ class Meetings:
 
     def __init__(self) -> None:
         self.all: dict[Key, Meeting] = {}
-        self.nodes: dict[tuple[int, int], Node] = {}
+        self.nodes: dict[tuple[int, int], GroupNode] = {}
         self.members: dict[int, dict[int, int]] = {}
         self.sizes: dict[int, int] = {}
         self._names: dict[int, str] = {}
-        self._splits: dict[tuple[int, int], dict[int, tuple[int, Splitting]]] = {}
+        self._splits: dict[tuple[int, int], dict[int, tuple[int, SplitMessage]]] = {}
 
-    def join(self, rank: int, told: Joined) -> None:
+    def join(self, rank: int, told: JoinMessage) -> None:
         """A rank has made a communicator."""
         self.members.setdefault(told.comm, {})[told.rank] = rank
         self.sizes[told.comm] = told.ranks
         if told.name:
             self._names[told.comm] = told.name
 
-    def issue(self, rank: int, told: Issued) -> Node:
+    def issue(self, rank: int, told: IssueMessage) -> GroupNode:
         """A rank has issued operations."""
-        node = Node(rank, told.node, told.label, told.stack, told.operations, [])
+        node = GroupNode(rank, told.node, told.label, told.stack, told.operations, [])
         for at, (operation, number) in enumerate(zip(told.operations, told.numbers, strict=True)):
             key = (operation.comm, operation.pair, number)
             meeting = self.all.setdefault(key, Meeting(key))
-            part = Part(rank, told.node, at, operation, told.label, told.stack)
+            part = RankPart(rank, told.node, at, operation, told.label, told.stack)
             meeting.parts[operation.part] = part
             node.meetings.append(meeting)
         self.nodes[rank, told.node] = node
         return node
 
-    def of_rank(self, rank: int) -> Iterator[Node]:
+    def of_rank(self, rank: int) -> Iterator[GroupNode]:
         """What a rank issued, in its order."""
         return (node for (of, _), node in self.nodes.items() if of == rank)
 
-    def split(self, rank: int, told: Splitting) -> dict[int, Splitting]:
+    def split(self, rank: int, told: SplitMessage) -> dict[int, SplitMessage]:
         """A rank has said its colour: what all have said, by rank, if they have."""
         said = self._splits.setdefault((told.comm, told.number), {})
         said[told.rank] = (rank, told)
@@ -130,7 +151,7 @@ class Meetings:
             return {}
         return dict(said[at] for at in sorted(said))
 
-    def lacking_split(self, told: Splitting) -> list[int]:
+    def lacking_split(self, told: SplitMessage) -> list[int]:
         """Ranks that have not said their colour."""
         said = self._splits[told.comm, told.number]
         members = self.members[told.comm]
@@ -164,7 +185,7 @@ class Meetings:
         return f"message {number} {pair} on {self.name(comm)}"
 
 
-def split_number(told: Splitting) -> int:
+def split_number(told: SplitMessage) -> int:
     """Of the communicator that a colour makes: the same in each run, and on all of its ranks."""
     text = f"{told.comm} {told.number} {told.colour}"
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")

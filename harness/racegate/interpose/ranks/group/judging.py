@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations, pairwise
 
 from racegate.history.finding import FindingKind, Stack, place_name
-from racegate.interpose.ranks.findings import (
+from racegate.interpose.ranks.group.findings import (
     RankFinding,
     RankPlace,
     rank_finding,
 )
-from racegate.interpose.ranks.matching import Matching, Wait
-from racegate.interpose.ranks.meetings import Key, Meeting, Node
-from racegate.interpose.ranks.messages import Splitting
+from racegate.interpose.ranks.group.matching import Matching, Wait
+from racegate.interpose.ranks.group.meetings import GroupNode, Key, Meeting
+from racegate.interpose.ranks.group.messages import SplitMessage
 
 _ENDED = "has ended{how}"
 
@@ -85,12 +85,12 @@ def _left(matching: Matching) -> Iterator[RankFinding]:
         yield rank_finding(FindingKind.DEADLOCK, "the devices cannot go on", places)
 
 
-def _is_stuck(node: Node) -> bool:
+def _is_stuck(node: GroupNode) -> bool:
     return node.is_needed and not node.is_answered
 
 
-def _first_of_each_rank(nodes: Sequence[Node]) -> list[Node]:
-    first: dict[int, Node] = {}
+def _first_of_each_rank(nodes: Sequence[GroupNode]) -> list[GroupNode]:
+    first: dict[int, GroupNode] = {}
     for node in sorted(nodes, key=lambda node: (node.rank, node.number)):
         first.setdefault(node.rank, node)
     return list(first.values())
@@ -118,7 +118,7 @@ def _deadlock(matching: Matching) -> RankFinding:
 
 
 def _keys(matching: Matching, rank: int, wait: Wait) -> list[Key]:
-    if isinstance(wait, Splitting):
+    if isinstance(wait, SplitMessage):
         return []
     node = matching.meetings.nodes[rank, wait.node]
     return [meeting.key for meeting in node.meetings if not meeting.is_ready]
@@ -126,14 +126,14 @@ def _keys(matching: Matching, rank: int, wait: Wait) -> list[Key]:
 
 def _why(matching: Matching, rank: int, wait: Wait) -> str:
     """What a thread waits for, and why that does not come."""
-    if isinstance(wait, Splitting):
+    if isinstance(wait, SplitMessage):
         lacking = ", ".join(f"rank {at}" for at in matching.meetings.lacking_split(wait))
         name = matching.meetings.name(wait.comm)
         return f"waits in the split {wait.number} of {name}, to which {lacking} has not come"
     return _waits_for(matching, matching.meetings.nodes[rank, wait.node])
 
 
-def _waits_for(matching: Matching, node: Node) -> str:
+def _waits_for(matching: Matching, node: GroupNode) -> str:
     kind = node.label.partition("@")[0]
     reasons = []
     for meeting in node.meetings:
@@ -148,7 +148,7 @@ def _waits_for(matching: Matching, node: Node) -> str:
     return f"{text}: {'; '.join(dict.fromkeys(reasons))}" if reasons else text
 
 
-def _behind(matching: Matching, node: Node) -> str:
+def _behind(matching: Matching, node: GroupNode) -> str:
     """Why the device of another rank does not come to what it has issued."""
     first = (
         other

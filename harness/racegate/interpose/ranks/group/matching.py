@@ -11,31 +11,31 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from racegate.history.finding import Stack
-from racegate.interpose.ranks.meetings import Meetings, Node, split_number
-from racegate.interpose.ranks.messages import (
-    Dismissed,
-    Done,
+from racegate.interpose.ranks.group.meetings import GroupNode, Meetings, split_number
+from racegate.interpose.ranks.group.messages import (
+    DismissMessage,
+    DoneMessage,
     Down,
-    Drained,
-    Ended,
-    Issued,
-    Joined,
-    Needed,
-    NotReady,
-    Posted,
-    Result,
-    Split,
-    Splitting,
-    Standing,
+    DrainMessage,
+    EndMessage,
+    IssueMessage,
+    JoinMessage,
+    NeedMessage,
+    NotReadyAnswer,
+    PostMessage,
+    ResultMessage,
+    SplitAnswer,
+    SplitMessage,
+    StandMessage,
     Up,
-    Waiting,
-    WaitKind,
-    Wanted,
+    WaiterKind,
+    WaitMessage,
+    WantMessage,
 )
-from racegate.interpose.ranks.orders import RankOrder
+from racegate.interpose.ranks.group.orders import RankOrder
 
 QUERIES_MAX = 200  # answered "not ready" while nobody does anything else: a loop that never ends
-Wait = Waiting | Splitting
+Wait = WaitMessage | SplitMessage
 Mail = list[tuple[int, Down]]
 
 
@@ -75,28 +75,28 @@ class Matching:
         """A rank has said something."""
         state = self.states[rank]
         match told:
-            case Done():
+            case DoneMessage():
                 state.unanswered -= 1
                 return
-            case Joined():
+            case JoinMessage():
                 self.meetings.join(rank, told)
-            case Issued():
+            case IssueMessage():
                 self._issue(self.meetings.issue(rank, told))
-            case Posted():
+            case PostMessage():
                 self._post(self.meetings.nodes[rank, told.node], told.data)
-            case Needed():
+            case NeedMessage():
                 self._need(self.meetings.nodes[rank, told.node])
-            case Waiting():
+            case WaitMessage():
                 self._wait(state, told)
                 self._need(self.meetings.nodes[rank, told.node])
-            case Splitting():
+            case SplitMessage():
                 self._wait(state, told)
                 self._split(rank, told)
-            case Ended():
+            case EndMessage():
                 state.ended = told.how
-            case Drained():
+            case DrainMessage():
                 state.order = told.order
-            case Standing():
+            case StandMessage():
                 state.standing = told.threads
                 state.others = tuple(told.threads)
 
@@ -110,63 +110,56 @@ class Matching:
     # ---- what follows from it
 
     def _tell(self, rank: int, message: Down) -> None:
-        if not self.states[rank].is_gone:
-            self.states[rank].unanswered += 1
+        state = self.states[rank]
+        if not state.is_gone:
+            state.unanswered += 1
             self.mail.append((rank, message))
 
     def _wait(self, state: RankState, told: Wait) -> None:
         state.waits[told.thread] = told
         state.others = told.others
 
-    def _issue(self, node: Node) -> None:
+    def _issue(self, node: GroupNode) -> None:
         self._forget_queries()
         for meeting in node.meetings:
             if meeting.is_wanted:
                 self._want(node)
 
-    def _post(self, node: Node, data: tuple[bytes, ...]) -> None:
-        node.is_posted = True
-        for meeting, operation, given in zip(node.meetings, node.operations, data, strict=True):
-            meeting.data[operation.part] = given
+    def _post(self, node: GroupNode, data: tuple[bytes, ...]) -> None:
+        node.post(data)
         for meeting in node.meetings:
             for part in meeting.parts.values():
                 self._answer(self.meetings.nodes[part.rank, part.node])
 
-    def _need(self, node: Node) -> None:
-        node.is_needed = True
+    def _need(self, node: GroupNode) -> None:
+        node.need()
         for meeting in node.meetings:
-            meeting.is_wanted = True
             for part in meeting.parts.values():
                 self._want(self.meetings.nodes[part.rank, part.node])
         self._answer(node)
 
-    def _want(self, node: Node) -> None:
+    def _want(self, node: GroupNode) -> None:
         if not node.is_posted:
-            self._tell(node.rank, Wanted(node=node.number))
+            self._tell(node.rank, WantMessage(node=node.number))
 
-    def _answer(self, node: Node) -> None:
+    def _answer(self, node: GroupNode) -> None:
         if node.is_answered or not node.is_needed or not node.is_ready:
             return
-        node.is_answered = True
-        pairs = zip(node.meetings, node.operations, strict=True)
-        data = tuple(meeting.result(operation) for meeting, operation in pairs)
-        for meeting in node.meetings:
-            meeting.leave()
-        state = self.states[node.rank]
+        data, state = node.answer(), self.states[node.rank]
         self._forget_queries()
         for thread, wait in list(state.waits.items()):
-            if isinstance(wait, Waiting) and wait.node == node.number:
+            if isinstance(wait, WaitMessage) and wait.node == node.number:
                 del state.waits[thread]
-        self._tell(node.rank, Result(node=node.number, data=data))
+        self._tell(node.rank, ResultMessage(node=node.number, data=data))
 
-    def _split(self, rank: int, told: Splitting) -> None:
+    def _split(self, rank: int, told: SplitMessage) -> None:
         said = self.meetings.split(rank, told)
         for each, one in said.items():
             alike = [other for other in said.values() if other.colour == one.colour]
             alike.sort(key=lambda other: (other.key, other.rank))
             is_in = one.colour >= 0
             del self.states[each].waits[one.thread]
-            answer = Split(
+            answer = SplitAnswer(
                 thread=one.thread,
                 comm=split_number(one) if is_in else 0,
                 rank=alike.index(one),
@@ -197,7 +190,7 @@ class Matching:
                 if _asks(wait) and state.queries < QUERIES_MAX:
                     state.queries += 1
                     del state.waits[thread]
-                    self._tell(rank, NotReady(thread=thread))
+                    self._tell(rank, NotReadyAnswer(thread=thread))
                     return True
         return False
 
@@ -208,21 +201,21 @@ class Matching:
         ends = [(rank, thread) for rank, state in enumerate(self.states) for thread in state.waits]
         for rank, thread in ends:
             del self.states[rank].waits[thread]
-            self._tell(rank, NotReady(thread=thread))
+            self._tell(rank, NotReadyAnswer(thread=thread))
         return bool(ends)
 
     def dismiss(self) -> None:
         """All ranks have ended: their processes may end too."""
-        self.mail += [(rank, Dismissed()) for rank in range(len(self.states))]
+        self.mail += [(rank, DismissMessage()) for rank in range(len(self.states))]
 
     @property
     def hosts(self) -> Iterator[tuple[int, Wait]]:
         """The threads that wait, by rank; not what the device waits for behind the script's end."""
         for rank, state in enumerate(self.states):
             for wait in state.waits.values():
-                if not (isinstance(wait, Waiting) and wait.kind is WaitKind.END):
+                if not (isinstance(wait, WaitMessage) and wait.kind is WaiterKind.END):
                     yield rank, wait
 
 
 def _asks(wait: Wait) -> bool:
-    return isinstance(wait, Waiting) and wait.kind is WaitKind.QUERY
+    return isinstance(wait, WaitMessage) and wait.kind is WaiterKind.QUERY

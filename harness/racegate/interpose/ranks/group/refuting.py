@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Sequence
 
-from racegate.interpose.ranks.orders import GroupKey, GroupStep, RankOrder, UnorderedPair
+from racegate.interpose.ranks.group.orders import GroupKey, GroupStep, RankOrder, UnorderedPair
 from racegate.order.clocks import knows
 
 _Step = tuple[int, int]  # rank, place among its steps

@@ -62,7 +62,7 @@ _STEPS: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
 }
 
 
-class Operation(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+class GroupOperation(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """One rank's part of an operation of a communicator.
 
     send, receive: addresses; count: of elements, as NCCL counts them; dtype, reduction: by number
@@ -197,7 +197,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
 def operations_at(
     address: int, count: int, ranks: Mapping[int, int]
-) -> list[tuple[Operation, int]]:
+) -> list[tuple[GroupOperation, int]]:
     """The operations of a group, with the streams that they were put on. ranks: of communicators
 
     Raises NotImplementedError for an element type or a reduction that nobody models.
@@ -210,7 +210,7 @@ def operations_at(
             raise NotImplementedError(f"NCCL's element type {dtype}")
         if reduction >= len(_REDUCTIONS):
             raise NotImplementedError("a reduction of the program's own (ncclRedOpCreatePreMulSum)")
-        operation = Operation(
+        operation = GroupOperation(
             kind=CollectiveKind(kind),
             send=send,
             receive=receive,
@@ -226,7 +226,7 @@ def operations_at(
     return made
 
 
-def result_of(operation: Operation, given: Mapping[int, bytes]) -> bytes:
+def result_of(operation: GroupOperation, given: Mapping[int, bytes]) -> bytes:
     """What comes of it on its rank. given: what each rank of the communicator gives"""
     kind, size, ranks = operation.kind, operation.nbytes, range(operation.ranks)
     own = slice(operation.rank * size, (operation.rank + 1) * size)
@@ -246,7 +246,7 @@ def result_of(operation: Operation, given: Mapping[int, bytes]) -> bytes:
     return _reduced(operation, [given[rank] for rank in ranks])
 
 
-def _reduced(operation: Operation, parts: list[bytes]) -> bytes:
+def _reduced(operation: GroupOperation, parts: list[bytes]) -> bytes:
     """In the order of ranks, so that all of them get the same bits; short floats are added wide."""
     dtype, name = _TYPES[operation.dtype], _REDUCTIONS[operation.reduction]
     if not parts[0]:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from racegate.interpose.ranks.collectives import Operation
+from racegate.interpose.ranks.group.collectives import GroupOperation
 from racegate.order.clocks import Clock
 from racegate.order.memory import Access
 
@@ -52,7 +52,7 @@ class RankOrder(msgspec.Struct):
 
     def issued(
         self,
-        operations: Sequence[Operation],
+        operations: Sequence[GroupOperation],
         numbers: Sequence[int],
         *,
         lane: int,
