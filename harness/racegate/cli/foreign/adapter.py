@@ -6,7 +6,6 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
 
 from racegate.cli.ci import (
@@ -208,7 +207,7 @@ def gate(
     files = {scenario.name: str(path) for path, scenario in loaded}
     benign = benign_of(strict)
     ratchet = ratchet_of(judged, ci, benign)
-    found = msgspec.structs.replace(gated(judged), baseline=ratchet)
+    found = gated(judged, ratchet)
     code = found.exit_code(benign)
     show = partial(print_target_gate, benign=benign, detail=detail_of(verbose))
     tell(json, found, lambda: show(stdout_console(), found))

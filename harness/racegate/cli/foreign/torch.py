@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import msgspec
 import typer
@@ -27,6 +27,7 @@ from racegate.cli.options import (
     place_to_write,
     progress_bar,
     say,
+    stderr_console,
     tell,
     write_text,
 )
@@ -34,6 +35,8 @@ from racegate.cli.pictures import HtmlOption
 from racegate.cli.replay import replay
 from racegate.cli.sets import CampaignOptions, campaign_options, with_set
 from racegate.history.exit_code import ExitCode
+from racegate.history.gates.results import gated
+from racegate.history.outcome import Comparison
 from racegate.history.replayed import ReplaySummary
 from racegate.history.schedule import parse_holds
 from racegate.interpose.errors import BadInput
@@ -41,9 +44,17 @@ from racegate.interpose.gpus import GPUS
 from racegate.interpose.outcome import CompileMode, DeviceKind
 from racegate.jobs.foreign.draws import ScenarioDraw
 from racegate.jobs.foreign.opened import NUMBER, TargetOptions
+from racegate.jobs.foreign.program_bases import (
+    JudgesProgram,
+    ProgramBase,
+    base_of,
+    compare_program,
+    with_comparison,
+)
 from racegate.jobs.stores.failures import last_failures
-from racegate.report.ci.failing import checked_beside
+from racegate.report.ci.failing import checked_beside, checked_results
 from racegate.report.targets.programs import checked_program, render
+from racegate.report.targets.results import Reasons, compared_line, print_comparison
 from racegate.scenario.untrusted.text import printable_lines
 from racegate.targets.common.server import PrintPlace
 from racegate.targets.program.doctor import toolkit_facts
@@ -111,6 +122,39 @@ GpuOption = Annotated[
 ]
 
 
+class AgainstOptions(NamedTuple):
+    """What a program is compared with, if with anything: a script, or a folder of packages."""
+
+    script: str = ""
+    folder: Path | None = None
+
+    def base_of(self, program: Program) -> ProgramBase | None:
+        """Raises BadInput if it cannot be run."""
+        if not (self.script or self.folder):
+            return None
+        return base_of(program, script=self.script, folder=self.folder)
+
+
+def against_options(
+    against: Annotated[
+        str,
+        typer.Option(
+            metavar="SCRIPT",
+            show_default=False,
+            help="Compare with this script: only what differs is a finding.",
+        ),
+    ] = "",
+    against_path: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Compare with the same program over the packages of this folder."
+        ),
+    ] = None,
+) -> AgainstOptions:
+    """The options that name a base."""
+    return AgainstOptions(against, against_path)
+
+
 ErrorCodeOption = Annotated[
     int | None,
     typer.Option(
@@ -125,6 +169,7 @@ ErrorCodeOption = Annotated[
 
 @app.command(context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True})
 @with_ci
+@with_set("against", against_options)
 def run(
     program: Annotated[
         list[str], typer.Argument(metavar="SCRIPT [ARGS]", help="Or -m MODULE [ARGS].")
@@ -156,6 +201,7 @@ def run(
     strict: StrictOption = None,
     no_store: NoStoreOption = None,
     *,
+    against: AgainstOptions,
     ci: CiOptions,
     html: HtmlOption = None,
     json: JsonOption = None,
@@ -172,23 +218,24 @@ def run(
         gpu=gpu,
         compiling=compiling,
     )
-    stdout, holds = _print_place(json), parse_holds(hold or ())
+    stdout, holds, base = _print_place(json), parse_holds(hold or ()), against.base_of(checked)
     explores = bool(explore) or witness is not None
     with open_device(device, stdout=stdout) as opened, SearchProgress() as progress:
-        ask = partial(judge_on, opened, checked, explores=explores, runs_max=runs)
-        ask = partial(ask, suppressions=known, on_run=progress.show)
+        how = partial(judge_on, explores=explores, runs_max=runs, suppressions=known)
+        ask = partial(how, opened, checked, on_run=progress.show)
         if holds:
             verdicts = suppressing(under(opened, checked, holds, polls=not_ready), known)
         elif no_store or not explores:
             verdicts = ask()
         else:
             verdicts = _behind_last_failures(ask, device, opened, checked)
+        beside = _compared(how, opened, base, verdicts, checked)
     options = _told_again(device, memory=memory, gpu=gpu, compiling=compiling)
     command = shlex.join([*options, *program])
     verdicts = msgspec.structs.replace(verdicts, benign=benign_of(strict))
-    judged = result_of_program(verdicts, command, device)
+    judged = with_comparison(result_of_program(verdicts, command, device), beside)
     result = msgspec.structs.replace(judged, baseline=ratchet_of([judged], ci, verdicts.benign))
-    tell(json, result, lambda: print(printable_lines(render(verdicts, command)), file=sys.stderr))
+    tell(json, result, partial(_show, verdicts, result, command, ci.reasons()))
     code = _tell_ci(verdicts, result, ci, json)
     _write_page(verdicts, command, html)
     if witness is not None:
@@ -199,6 +246,31 @@ def run(
 def _print_place(json: str | None) -> PrintPlace:
     """Where what the program prints goes, beside a result that may go to standard output."""
     return PrintPlace.STDERR if json == "-" else PrintPlace.PLAIN
+
+
+def _compared(
+    how: JudgesProgram,
+    device: DeviceServer,
+    base: ProgramBase | None,
+    judged: ProgramVerdict,
+    program: Program,
+) -> Comparison | None:
+    """A program beside its base, if there is one and the program was not stopped."""
+    if base is None or judged.is_interrupted:
+        return None
+    if judged.holds:
+        fail("--hold is for one version: it cannot be compared with --against or --against-path")
+    return compare_program(how, device, base, judged, program)
+
+
+def _show(verdicts: ProgramVerdict, result: ProgramResult, command: str, reasons: Reasons) -> None:
+    """What a person reads after a run: beside a base what differs from it."""
+    if result.comparison is None:
+        print(printable_lines(render(verdicts, command)), file=sys.stderr)
+    else:
+        print_comparison(stderr_console(), result, reasons)
+        code = gated([result], result.baseline).exit_code()
+        stderr_console().print(compared_line([result], result.baseline, code))
 
 
 def _behind_last_failures(
@@ -221,14 +293,29 @@ def _tell_ci(
     verdicts: ProgramVerdict, result: ProgramResult, ci: CiOptions, json: str | None
 ) -> int:
     """Writes what CI services read, and gives the exit code: what is let stand is no finding."""
-    ratchet, code = result.baseline, verdicts.exit_code
+    ratchet, code = result.baseline, _code_of(verdicts, result.comparison)
     if ratchet is not None:
-        is_let = ratchet.lets_stand(result) and code == ExitCode.FINDING
-        code = ratchet.code_of(ExitCode.CLEAN if is_let else code)
-    case = checked_program(verdicts, result.scenario, code)
-    case = case if ratchet is None else checked_beside(case, ratchet)
+        passed = ratchet.passed(result)
+        if passed is not result and code == ExitCode.FINDING:
+            code = ExitCode.CLEAN if passed.comparison is None else passed.comparison.code
+        code = ratchet.code_of(code)
+    if result.comparison is None:
+        case = checked_program(verdicts, result.scenario, code)
+        case = case if ratchet is None else checked_beside(case, ratchet)
+    else:
+        case = checked_results([result], {}, code=code, ratchet=ratchet)
     write_checked(case, str(verdicts.verdict), ci, json)
     return code
+
+
+def _code_of(verdicts: ProgramVerdict, beside: Comparison | None) -> int:
+    """Beside a base what differs from it decides, unless the run itself was nothing to compare."""
+    code = verdicts.exit_code
+    if beside is None or code == ExitCode.NOT_MODELLED:
+        return code
+    if beside.code is not ExitCode.CLEAN:
+        return beside.code
+    return ExitCode.CLEAN if code in (ExitCode.FINDING, ExitCode.INCONCLUSIVE) else code
 
 
 def _told_apart(code: int, result: ProgramResult, error_exitcode: int) -> int:
