@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 
 from racegate.cli.ci import (
@@ -41,12 +45,14 @@ from racegate.history.gates.results import gated
 from racegate.history.outcome import RunResult
 from racegate.history.schedule import parse_schedule
 from racegate.history.witness import save
+from racegate.jobs.foreign.adapter_bases import compare_adapters
 from racegate.jobs.foreign.draws import ScenarioDraw
 from racegate.jobs.foreign.opened import TargetOptions
 from racegate.report.ci.failing import checked_results
 from racegate.report.targets.adapters import print_check
 from racegate.report.targets.results import print_judgement, print_target_gate
 from racegate.scenario.files import load, script_file
+from racegate.scenario.spec import OwnScenario
 from racegate.scenario.untrusted.text import many
 from racegate.targets.adapters.client import Adapter
 from racegate.targets.adapters.conformance import (
@@ -68,6 +74,14 @@ CommandArgument = Annotated[
 ]
 EngineDeviceOption = Annotated[
     str | None, typer.Option("--device", metavar="NAME", help="One that the engine offers.")
+]
+AgainstOption = Annotated[
+    str,
+    typer.Option(
+        metavar="'COMMAND...'",
+        show_default=False,
+        help="Compare with the engine that this starts: only what differs is a finding.",
+    ),
 ]
 LandingsOption = Annotated[
     int, typer.Option("--landings", min=0, help="Schedules to run besides the eager one.")
@@ -178,6 +192,7 @@ def gate(
     left_out: ExceptOption = None,
     device: EngineDeviceOption = None,
     landings: LandingsOption = LANDINGS_MAX,
+    against: AgainstOption = "",
     strict: StrictOption = None,
     *,
     limits: Limits,
@@ -187,23 +202,19 @@ def gate(
 ) -> None:
     """Run the conformance kit, and then every scenario of a folder.
 
-    A scenario that the engine cannot run leaves the gate INCONCLUSIVE (exit code 4).
+    A scenario that the engine cannot run leaves the gate INCONCLUSIVE (exit code 4). Beside a base
+    what both have in common is no finding, and what neither can run is left out.
     """
     loaded = without(loaded_scripts(folder_of_scripts(scenarios)), left_out)
     judged: list[RunResult] = []
-    with Adapter(command, limits=limits) as adapter:
-        demand_conformance(adapter)
+    how = partial(_judge_of, device=device, landings=landings)
+    with ExitStack() as stack:
+        engine = _conforming(stack, command, limits)
+        base = None if not against else _conforming(stack, shlex.split(against), limits)
         with named("scenarios", total=len(loaded)) as on_scenario:
-            for path, scenario in loaded:
-                judge = AdapterJudge(
-                    adapter,
-                    scenario,
-                    device=device,
-                    landings_max=landings,
-                    command=AdapterCommand(scenario=str(path), command=tuple(command)),
-                )
-                judged.append(judge.judge())
-                on_scenario(scenario.name)
+            for script in loaded:
+                judged.append(_judged_beside(script, how, engine, base))
+                on_scenario(script[1].name)
     files = {scenario.name: str(path) for path, scenario in loaded}
     benign = benign_of(strict)
     ratchet = ratchet_of(judged, ci, benign)
@@ -214,6 +225,41 @@ def gate(
     checked = checked_results(judged, files, code=code, benign=benign, ratchet=ratchet)
     write_checked(checked, str(found.verdict), ci, json)
     raise typer.Exit(code)
+
+
+StartedAdapter = tuple[Adapter, tuple[str, ...]]  # with the command that started it
+
+
+def _conforming(stack: ExitStack, command: Sequence[str], limits: Limits) -> StartedAdapter:
+    """An engine that is to be believed. Raises AdapterError."""
+    adapter = stack.enter_context(Adapter(command, limits=limits))
+    demand_conformance(adapter)
+    return adapter, tuple(command)
+
+
+def _judge_of(
+    started: StartedAdapter,
+    script: tuple[Path, OwnScenario],
+    *,
+    device: str | None,
+    landings: int,
+) -> AdapterJudge:
+    (adapter, command), (path, scenario) = started, script
+    again = AdapterCommand(scenario=str(path), command=command)
+    return AdapterJudge(adapter, scenario, device=device, landings_max=landings, command=again)
+
+
+def _judged_beside(
+    script: tuple[Path, OwnScenario],
+    how: Callable[[StartedAdapter, tuple[Path, OwnScenario]], AdapterJudge],
+    engine: StartedAdapter,
+    base: StartedAdapter | None,
+) -> RunResult:
+    """The result of a scenario, beside that of the base if there is one."""
+    if base is None:
+        return how(engine, script).judge()
+    result, beside = compare_adapters(partial(how, base, script), partial(how, engine, script))
+    return msgspec.structs.replace(result, comparison=beside)
 
 
 @app.command()

@@ -15,12 +15,13 @@ from itertools import zip_longest
 
 import msgspec
 
-from racegate.history.finding import Finding, FindingKind, Race, Verdict
+from racegate.history.finding import Finding, FindingKind, Verdict
 from racegate.history.outcome import Comparison, RunResult
 from racegate.interpose.outcome import UNDECIDED, Ending, Observation
 from racegate.scenario.strict import StrictStruct
 from racegate.scenario.untrusted.text import many
 from racegate.targets.common.judge import ReleaseVerdict
+from racegate.targets.common.search import WRONG_SHOWN
 
 # Of what landings do to a conflict, from harmless to harmful.
 _HARM = (Verdict.BENIGN, Verdict.CONFLICT, Verdict.DIVERGENT)
@@ -70,7 +71,7 @@ def compare(
         if one.result.refused or one.result.is_lost or is_cut:
             why = one.result.refused or one.message or "its run did not come to its end"
             return Comparison(base=title, unmet=(f"the {its} was not judged: {why}",))
-    before, after = _races(base.result), _races(result)
+    before, after = _judged_in(base.result), _judged_in(result)
     worse = [one for one in after if _is_worse(one, before)]
     unmet = [text for text in result.unmet if text not in base.result.unmet]
     if unstable:
@@ -89,19 +90,20 @@ def _named(names: AbstractSet[str]) -> str:
     return ", ".join(sorted(names))
 
 
-def _races(result: RunResult) -> list[Finding]:
-    return [one for one in result.findings if one.race is not None]
+def _judged_in(result: RunResult) -> list[Finding]:
+    """What is compared by its signature: what is wrong with nothing held is a changed value."""
+    return [one for one in result.findings if one.signature != WRONG_SHOWN]
 
 
 def _is_worse(finding: Finding, others: Sequence[Finding]) -> bool:
-    """Whether others have no such race, or only one whose landings do less harm."""
-    same = [one for one in others if _race(one).signature == _race(finding).signature]
+    """Whether others have no such finding, or only one whose landings do less harm."""
+    same = [one for one in others if _known_as(one) == _known_as(finding)]
     return not same or _harm(finding) > max(map(_harm, same))
 
 
-def _race(finding: Finding) -> Race:
-    assert finding.race is not None
-    return finding.race
+def _known_as(finding: Finding) -> str:
+    """Of a race, whatever its landings do."""
+    return finding.signature if finding.race is None else finding.race.signature
 
 
 def _harm(finding: Finding) -> int:

@@ -113,7 +113,7 @@ def _compared(judged: ProgramVerdict, title: str, names: tuple[str, str] = ("", 
     findings = tuple(
         _renamed(one, *names)
         for one in result.findings
-        if one.race is not None and one.race.signature in standing
+        if one.race is None or one.race.signature in standing
     )
     return ComparedRun(
         result=msgspec.structs.replace(result, target=title, findings=findings),

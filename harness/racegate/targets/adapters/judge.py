@@ -131,7 +131,19 @@ class AdapterJudge:
             return self._refused(held.refused, plant)
         return self._judged(held, held, plant, holds=schedule.holds)
 
+    @property
+    def eager(self) -> AdapterOutcome:
+        """The run in which nothing is held, and nothing is planted."""
+        return self._unplanted.eager
+
+    @cached_property
+    def _unplanted(self) -> AdaptedTarget:
+        return self._made(None)
+
     def _target(self, plant: Plant | None) -> AdaptedTarget:
+        return self._unplanted if plant is None else self._made(plant)
+
+    def _made(self, plant: Plant | None) -> AdaptedTarget:
         return AdaptedTarget(
             self._adapter,
             self._scenario,
