@@ -17,7 +17,7 @@ import msgspec
 
 from racegate.history.finding import Finding, FindingKind, Verdict
 from racegate.history.outcome import Comparison, RunResult
-from racegate.interpose.outcome import UNDECIDED, Ending, Observation
+from racegate.interpose.outcome import Ending, Observation
 from racegate.scenario.strict import StrictStruct
 from racegate.scenario.untrusted.text import many
 from racegate.targets.common.judge import ReleaseVerdict
@@ -25,6 +25,7 @@ from racegate.targets.common.search import WRONG_SHOWN
 
 # Of what landings do to a conflict, from harmless to harmful.
 _HARM = (Verdict.BENIGN, Verdict.CONFLICT, Verdict.DIVERGENT)
+_CUT = (Ending.LOST, Ending.TIMED_OUT, Ending.INTERRUPTED)  # of these runs nothing is known
 _ROWS = "rows"  # the field of an observation that names the request of each row
 _SHOWN_MAX = 60
 
@@ -67,7 +68,7 @@ def compare(
     if base.result.refused and base.result.refused == result.refused:
         return Comparison(base=title)  # neither can run it
     for one, its in ((base, "base"), (change, "change")):
-        is_cut = one.ending in UNDECIDED and base.ending is not change.ending
+        is_cut = one.ending in _CUT and base.ending is not change.ending
         if one.result.refused or one.result.is_lost or is_cut:
             why = one.result.refused or one.message or "its run did not come to its end"
             return Comparison(base=title, unmet=(f"the {its} was not judged: {why}",))
