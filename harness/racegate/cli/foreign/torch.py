@@ -11,13 +11,19 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import msgspec
 import typer
 
 from racegate.cli.ci import CiOptions, NoStoreOption, ratchet_of, with_ci, write_checked
 from racegate.cli.foreign.searching import minimised_file, search_target
+from racegate.cli.foreign.versions import (
+    AgainstOptions,
+    against_options,
+    code_beside,
+    compared_with,
+)
 from racegate.cli.options import (
     JsonOption,
     RunTimeoutOption,
@@ -36,7 +42,6 @@ from racegate.cli.replay import replay
 from racegate.cli.sets import CampaignOptions, campaign_options, with_set
 from racegate.history.exit_code import ExitCode
 from racegate.history.gates.results import gated
-from racegate.history.outcome import Comparison
 from racegate.history.replayed import ReplaySummary
 from racegate.history.schedule import parse_holds
 from racegate.interpose.errors import BadInput
@@ -44,13 +49,7 @@ from racegate.interpose.gpus import GPUS
 from racegate.interpose.outcome import CompileMode, DeviceKind
 from racegate.jobs.foreign.draws import ScenarioDraw
 from racegate.jobs.foreign.opened import NUMBER, TargetOptions
-from racegate.jobs.foreign.program_bases import (
-    JudgesProgram,
-    ProgramBase,
-    base_of,
-    compare_program,
-    with_comparison,
-)
+from racegate.jobs.foreign.program_bases import with_comparison
 from racegate.jobs.stores.failures import last_failures
 from racegate.report.ci.failing import checked_beside, checked_results
 from racegate.report.targets.programs import checked_program, render
@@ -120,39 +119,6 @@ GpuOption = Annotated[
         help=f"What the virtual device says that it is: {', '.join(GPUS)}.",
     ),
 ]
-
-
-class AgainstOptions(NamedTuple):
-    """What a program is compared with, if with anything: a script, or a folder of packages."""
-
-    script: str = ""
-    folder: Path | None = None
-
-    def base_of(self, program: Program) -> ProgramBase | None:
-        """Raises BadInput if it cannot be run."""
-        if not (self.script or self.folder):
-            return None
-        return base_of(program, script=self.script, folder=self.folder)
-
-
-def against_options(
-    against: Annotated[
-        str,
-        typer.Option(
-            metavar="SCRIPT",
-            show_default=False,
-            help="Compare with this script: only what differs is a finding.",
-        ),
-    ] = "",
-    against_path: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR", help="Compare with the same program over the packages of this folder."
-        ),
-    ] = None,
-) -> AgainstOptions:
-    """The options that name a base."""
-    return AgainstOptions(against, against_path)
 
 
 ErrorCodeOption = Annotated[
@@ -229,7 +195,7 @@ def run(
             verdicts = ask()
         else:
             verdicts = _behind_last_failures(ask, device, opened, checked)
-        beside = _compared(how, opened, base, verdicts, checked)
+        beside = compared_with(how, opened, base, verdicts, checked)
     options = _told_again(device, memory=memory, gpu=gpu, compiling=compiling)
     command = shlex.join([*options, *program])
     verdicts = msgspec.structs.replace(verdicts, benign=benign_of(strict))
@@ -246,21 +212,6 @@ def run(
 def _print_place(json: str | None) -> PrintPlace:
     """Where what the program prints goes, beside a result that may go to standard output."""
     return PrintPlace.STDERR if json == "-" else PrintPlace.PLAIN
-
-
-def _compared(
-    how: JudgesProgram,
-    device: DeviceServer,
-    base: ProgramBase | None,
-    judged: ProgramVerdict,
-    program: Program,
-) -> Comparison | None:
-    """A program beside its base, if there is one and the program was not stopped."""
-    if base is None or judged.is_interrupted:
-        return None
-    if judged.holds:
-        fail("--hold is for one version: it cannot be compared with --against or --against-path")
-    return compare_program(how, device, base, judged, program)
 
 
 def _show(verdicts: ProgramVerdict, result: ProgramResult, command: str, reasons: Reasons) -> None:
@@ -293,7 +244,7 @@ def _tell_ci(
     verdicts: ProgramVerdict, result: ProgramResult, ci: CiOptions, json: str | None
 ) -> int:
     """Writes what CI services read, and gives the exit code: what is let stand is no finding."""
-    ratchet, code = result.baseline, _code_of(verdicts, result.comparison)
+    ratchet, code = result.baseline, code_beside(verdicts, result.comparison)
     if ratchet is not None:
         passed = ratchet.passed(result)
         if passed is not result and code == ExitCode.FINDING:
@@ -306,16 +257,6 @@ def _tell_ci(
         case = checked_results([result], {}, code=code, ratchet=ratchet)
     write_checked(case, str(verdicts.verdict), ci, json)
     return code
-
-
-def _code_of(verdicts: ProgramVerdict, beside: Comparison | None) -> int:
-    """Beside a base what differs from it decides, unless the run itself was nothing to compare."""
-    code = verdicts.exit_code
-    if beside is None or code == ExitCode.NOT_MODELLED:
-        return code
-    if beside.code is not ExitCode.CLEAN:
-        return beside.code
-    return ExitCode.CLEAN if code in (ExitCode.FINDING, ExitCode.INCONCLUSIVE) else code
 
 
 def _told_apart(code: int, result: ProgramResult, error_exitcode: int) -> int:

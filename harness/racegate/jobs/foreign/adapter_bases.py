@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import msgspec
-import numpy as np
 
 from racegate.history.observe import Observation
 from racegate.history.outcome import Comparison, RunResult
@@ -60,10 +58,5 @@ def _seen_by(judge: AdapterJudge) -> tuple[tuple[SeenText, ...], dict[str, tuple
 
 
 def _as_text(one: Observation) -> SeenText:
-    values = {name: _plain(value) for name, value in one.values.items()}
-    text = msgspec.json.encode(values).decode()
+    text = msgspec.json.encode(one.values).decode()
     return SeenText(f"step {one.step} {one.boundary}", text, text)
-
-
-def _plain(value: Any) -> object:
-    return value.tolist() if isinstance(value, np.ndarray) else value

@@ -12,18 +12,17 @@ from typing import Protocol
 
 import msgspec
 
-from racegate.history.finding import Finding, Side
 from racegate.history.outcome import Comparison
 from racegate.interpose.errors import BadInput
 from racegate.interpose.outcome import Plan, changed
 from racegate.jobs.foreign.beside import ComparedRun, compare
-from racegate.order.findings import race_signature
 from racegate.targets.program.judge import (
     ProgramTarget,
     ProgramVerdict,
 )
 from racegate.targets.program.launch import DeviceServer, Program
 from racegate.targets.program.launch import checked_program as found_program
+from racegate.targets.program.renamed import as_of_script
 from racegate.targets.program.result import ProgramResult, result_of_program
 
 
@@ -111,7 +110,7 @@ def _compared(judged: ProgramVerdict, title: str, names: tuple[str, str] = ("", 
     result, base = result_of_program(judged, title), judged.base
     standing = {race.signature for race in judged.standing}
     findings = tuple(
-        _renamed(one, *names)
+        as_of_script(one, *names)
         for one in result.findings
         if one.race is None or one.race.signature in standing
     )
@@ -122,19 +121,3 @@ def _compared(judged: ProgramVerdict, title: str, names: tuple[str, str] = ("", 
         message=base.message,
         seen=base.observations,
     )
-
-
-def _renamed(finding: Finding, before: str, after: str) -> Finding:
-    """As if it had been found in a script of another name."""
-    race = finding.race
-    if race is None or before == after:
-        return finding
-    first, second = (_of_script(side, before, after) for side in (race.first, race.second))
-    signature = race_signature(first, second)
-    race = msgspec.structs.replace(race, first=first, second=second, signature=signature)
-    return msgspec.structs.replace(finding, race=race, signature=signature)
-
-
-def _of_script(side: Side, before: str, after: str) -> Side:
-    label = side.label.replace(f"@{before}:", f"@{after}:")
-    return msgspec.structs.replace(side, label=label)
