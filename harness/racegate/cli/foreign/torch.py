@@ -121,6 +121,9 @@ GpuOption = Annotated[
 ]
 
 
+SuppressionsOption = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Findings to let stand, with reasons.")
+]
 ErrorCodeOption = Annotated[
     int | None,
     typer.Option(
@@ -153,9 +156,7 @@ def run(
             help="Explore, and write what replays each DIVERGENT finding.",
         ),
     ] = None,
-    suppressions: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Findings to let stand, with reasons.")
-    ] = None,
+    suppressions: SuppressionsOption = None,
     hold: HoldOption = None,
     not_ready: NotReadyOption = 0,
     device: DeviceKindOption = DeviceKind.VIRTUAL,
