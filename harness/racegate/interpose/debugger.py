@@ -10,6 +10,7 @@ import socket
 import sys
 import tempfile
 import threading
+from bdb import Bdb
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -17,10 +18,10 @@ from pdb import Pdb
 from types import FrameType
 from typing import IO
 
-_SKIPPED = ("racegate.*", "contextlib", "threading")
+_SKIPPED = ("racegate.*", "bdb", "contextlib", "threading")
 
 
-class LandingDebugger(Pdb):
+class LandingStop(Pdb):
     """pdb, which goes on by itself where it is left: the run is a replay, and has to end.
 
     is_shown: whether a frame is one to stop in; skipped: modules that stepping passes over
@@ -45,13 +46,8 @@ class LandingDebugger(Pdb):
         while outer.f_back is not None and not self._is_shown(outer):
             outer = outer.f_back
         frame = outer if self._is_shown(outer) else frame
-        self.reset()
-        each: FrameType | None = frame
-        while each is not None:
-            each.f_trace = self.trace_dispatch
-            self.botframe = each
-            each = each.f_back
-        self.set_step()
+        Bdb.set_trace(self, frame)
+        sys.settrace(None)  # not in the debugger itself
         self._goes_on = False
         self.message(f"{label} has landed. Stack: w, u, d; values: p; one line more: n; on: c")
         self.interaction(frame, None)
@@ -69,11 +65,11 @@ class LandingDebugger(Pdb):
         self.set_continue()
 
 
-def connected(place: str, is_shown: Callable[[FrameType], bool]) -> LandingDebugger:
+def connected(place: str, is_shown: Callable[[FrameType], bool]) -> LandingStop:
     """In a process that has no terminal: one whose person is at the other end of a socket."""
     peer = socket.socket(socket.AF_UNIX)
     peer.connect(place)
-    return LandingDebugger(is_shown, stdin=peer.makefile("r"), stdout=peer.makefile("w"))
+    return LandingStop(is_shown, stdin=peer.makefile("r"), stdout=peer.makefile("w"))
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from racegate.history.witness import (
     Witness,
     read_object,
 )
-from racegate.interpose.debugger import LandingDebugger, standard_streams
+from racegate.interpose.debugger import LandingStop, standard_streams
 from racegate.interpose.outcome import DeviceKind
 from racegate.jobs.foreign.releases import OF_SGLANG, OF_VLLM, ReleaseKind, open_release
 from racegate.jobs.stores.witnesses import reader_of
@@ -173,7 +173,7 @@ def _nothing(witness: SealedWitness) -> None:
 
 
 # Stepping through the engine passes over what the virtual device does.
-_NOT_STEPPED = ("racegate.device.*", "racegate.jobs.*", "contextlib")
+_NOT_STEPPED = ("racegate.device.*", "racegate.jobs.*", "bdb", "contextlib")
 
 
 def is_engine(frame: FrameType) -> bool:
@@ -185,7 +185,7 @@ def _engines(given: Numbered, settings: ReplaySettings) -> list[ReplayBatch]:
     site = settings.site
     options = "" if site is None else f" --device cuda --pacing {settings.pacing}"
 
-    debugger = LandingDebugger(is_engine, skipped=_NOT_STEPPED) if settings.is_debugged else None
+    debugger = LandingStop(is_engine, skipped=_NOT_STEPPED) if settings.is_debugged else None
 
     def replay_all(_: None, group: Sequence[tuple[Path, Witness]]) -> Iterator[ReplaySummary]:
         for file, witness in group:
