@@ -71,8 +71,8 @@ from racegate.report.causes import (
     told_of_account,
     told_plainly,
 )
+from racegate.report.finding.drawing import Examined, page_of, seen_in
 from racegate.report.text import GateView, print_gate, standing_in
-from racegate.report.timeline.drawing import Examined, page_of, seen_in
 from racegate.scenario.shipped import shipped_scripts
 
 app = typer.Typer(add_completion=False)

@@ -10,9 +10,9 @@ from typing import Annotated, NamedTuple
 import typer
 
 from racegate.cli.options import fail, place_to_write, say, write_text
+from racegate.report.finding.drawing import Examined, page_of
 from racegate.report.text import ShownFinding
 from racegate.report.timeline.chrome import chrome_trace
-from racegate.report.timeline.drawing import Examined, page_of
 from racegate.report.timeline.model import Timeline
 
 SvgOption = Annotated[

@@ -21,7 +21,7 @@ from racegate.cli.ci import (
     with_ci,
     write_checked,
 )
-from racegate.cli.foreign.pictures import write_engine_page
+from racegate.cli.foreign.pictures import write_results_page
 from racegate.cli.foreign.searching import minimised_file, search_target
 from racegate.cli.foreign.selection import ExceptOption, without
 from racegate.cli.options import (
@@ -185,9 +185,9 @@ def run(
                 opened.runs, loaded, opened.cell, parse_holds(hold), sensitivity=pulses
             )
     _write(witness, judged, loaded)
-    write_engine_page(html, [(scenario, judged)])
     place = str(scenario)
     result = result_of(judged, place)
+    write_results_page(html, [result])
     tell(json, result, lambda: print_engine_verdict(stdout_console(), judged, place))
     raise typer.Exit(exit_code([judged.verdict], benign=benign_of(strict)))
 
@@ -240,7 +240,7 @@ def gate(
     tell(json, results, lambda: show(stdout_console(), results))
     checked = checked_results(shown, files, code=code, benign=benign, ratchet=ratchet)
     write_checked(checked, str(results.verdict), ci, json)
-    write_engine_page(html, judged)
+    write_results_page(html, shown)
     raise typer.Exit(code)
 
 

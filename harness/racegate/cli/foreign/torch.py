@@ -15,6 +15,7 @@ import msgspec
 import typer
 
 from racegate.cli.ci import CiOptions, ratchet_of, with_ci, write_checked
+from racegate.cli.foreign.pictures import write_results_page
 from racegate.cli.foreign.searching import minimised_file, search_target
 from racegate.cli.options import (
     JsonOption,
@@ -26,7 +27,6 @@ from racegate.cli.options import (
     progress_bar,
     say,
     tell,
-    write_text,
 )
 from racegate.cli.pictures import HtmlOption
 from racegate.cli.replay import replay
@@ -180,7 +180,7 @@ def run(
     result = result_of_program(verdicts, command, device)
     tell(json, result, lambda: print(printable_lines(render(verdicts, command)), file=sys.stderr))
     code = _tell_ci(verdicts, result, ci, json)
-    _write_page(verdicts, command, html)
+    write_results_page(html, [result])
     if witness is not None:
         _save(verdicts, checked, witness, _told_again(device))
     raise typer.Exit(code if error_exitcode is None else _told_apart(code, result, error_exitcode))
@@ -277,13 +277,6 @@ def _told_again(
     told = ["--gpu", gpu] if gpu else []
     told += ["--memory", f"{memory >> 20}M"] if memory else []
     return told + (["--compile", compiling.value] if compiling else [])
-
-
-def _write_page(verdicts: ProgramVerdict, command: str, html: Path | None) -> None:
-    if html is not None:
-        from racegate.report.timeline.program import program_page
-
-        write_text(html, program_page(verdicts, command))
 
 
 def _save(verdicts: ProgramVerdict, program: Program, target: Path, where: list[str]) -> None:
