@@ -1,14 +1,23 @@
-"""Findings of real targets, as they were found: in a release of vLLM, in packages of the survey."""
+"""Findings of targets that are not ours, as they were found: in a release of vLLM, in packages of
+the survey, in the toy of the guide behind its adapter.
+"""
 
 from __future__ import annotations
 
 import json
+import sys
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from racegate.history.finding import Hazard, Race, Side, Verdict, finding_of
 from racegate.history.outcome import RunResult
+from racegate.report.finding.material import pictured_look
+from racegate.report.finding.pictured import PicturedFinding
+from racegate.scenario.files import load
+from racegate.targets.adapters.client import Adapter
+from racegate.targets.adapters.judge import AdapterJudge
 from repository import ROOT
 
 RELEASE = ROOT / "tests" / "report" / "results" / "vllm-0.33.0-align.json"
@@ -78,6 +87,35 @@ def _side(side: dict[str, Any], label: str) -> Side:
         stack=tuple((file, line, function) for file, line, function in side["stack"]),
         made=(("train_pipeline/utils.py", 120, "Pipeline.__init__"),),
     )
+
+
+def adapted(folder: Path) -> PicturedFinding:
+    """What a run of a toy shows whose wait stands too late. folder: an empty one"""
+    words = late_toy(folder)
+    scenario = load(folder / "toy.toml")
+    with Adapter(words) as adapter:
+        found = pictured_look(AdapterJudge(adapter, scenario).look(), title=scenario.title)
+    assert found is not None
+    return found
+
+
+def late_toy(folder: Path) -> list[str]:
+    """The toy runner with a wait that stands behind the move of rows where a request is Z, as in
+    none of the conformance kit's.
+    """
+    examples = ROOT / "docs" / "examples"
+    wait = 'self.device.wait("count-landed", "count")\n'
+    text = (examples / "toy_runner.py").read_text()
+    assert text.count(wait) == 1
+    text = text.replace(wait, f'if "Z" not in self.verified:\n            {wait}')
+    behind = 'self.device.begin(f"take@{step}")\n'
+    text = text.replace(behind, f'{behind}        if "Z" in self.verified:\n            {wait}')
+    (folder / "toy_runner.py").write_text(text)
+    adapter = folder / "toy_adapter.py"
+    adapter.write_text((examples / "toy_adapter.py").read_text())
+    script = (examples / "toy.toml").read_text().replace('"C"', '"Z"')
+    (folder / "toy.toml").write_text(script)
+    return [sys.executable, str(adapter), "plain", "observations", "holds", "owners"]
 
 
 def changed_source(lines: int) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 
-from racegate.history.trace import HOST
-from racegate.oracles.ordering import Conflict, find_conflicts, has_unordered_query
+from racegate.history.trace import HOST, Conflict
+from racegate.oracles.ordering import find_conflicts, has_unordered_query
 from stories import (
     S0,
     S1,

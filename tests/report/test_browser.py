@@ -18,15 +18,15 @@ from racegate.report.finding.page import finding_page, findings_page
 from racegate.report.finding.pictured import PicturedFinding
 from racegate.report.finding.race import pictured_results
 from racegate.report.finding.sources import source_of
-from real_findings import PROGRAMS, changed_source, released, surveyed
+from real_findings import PROGRAMS, adapted, changed_source, released, surveyed
 
 selenium = pytest.importorskip("selenium", reason="selenium is not installed")
 axe_core = pytest.importorskip("axe_core_python.selenium", reason="axe is not installed")
 pytestmark = NEEDS_BROWSER
 RACE, LOGIC, SEVERAL = "accepted-copy-after-row-move", "slot-vs-row-index", "several"
 LONGEST = "slot-parameters-in-place"  # of all witnesses, the page that is longest on a phone
-PROGRAM, RELEASE = PROGRAMS[0], "release"
-OWN, FOREIGN = (RACE, LOGIC, LONGEST), (*PROGRAMS, RELEASE)
+PROGRAM, RELEASE, ADAPTER = PROGRAMS[0], "release", "adapter"
+OWN, FOREIGN = (RACE, LOGIC, LONGEST), (*PROGRAMS, RELEASE, ADAPTER)
 RACED = finding("a" * 12)
 SCREENS_MAX = 6
 # What reaches over the right edge of the window, and lies in nothing that scrolls or cuts.
@@ -65,6 +65,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     for name, result in results.items():
         found = [with_source(one) for one in pictured_results([result])]
         made[name] = findings_page(f"Findings in {result.target}", found)
+    made[ADAPTER] = finding_page(adapted(folder))
     for name, text in made.items():
         (folder / f"{name}.html").write_text(text)
     return {name: folder / f"{name}.html" for name in made}

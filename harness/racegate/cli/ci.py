@@ -62,6 +62,14 @@ SuppressOption = Annotated[
         help="With --write-baseline: races here are written as one entry. * stands for any text.",
     ),
 ]
+NoStoreOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--no-store",
+        envvar="RACEGATE_NO_STORE",
+        help="Neither begin with the last run's failures, nor keep this run's for the next.",
+    ),
+]
 VerboseOption = Annotated[
     bool | None,
     typer.Option("--verbose", "-v", help="Print every scenario, not only each cause."),

@@ -1,12 +1,22 @@
-"""What the gates of targets that are not ours write of what they found: one page of all of it."""
+"""What the commands of targets that are not ours write of what they found: one page of all, or a
+page and a witness of each cause.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from racegate.cli.options import write_text
-from racegate.history.outcome import RunResult
+from racegate.cli.pictures import write_cause
+from racegate.history.finding import Benign, Finding
+from racegate.history.outcome import RunResult, SharedFinding
+from racegate.history.witness import SealedWitness
+from racegate.report.causes import told_findings
+
+WitnessOf = Callable[[RunResult, Finding], SealedWitness | None]
+PageOf = Callable[[Sequence[Finding], RunResult], str]
+Written = dict[str, tuple[str, ...]]  # by signature, what is printed of the files of its cause
 
 
 def write_results_page(html: Path | None, results: Sequence[RunResult]) -> None:
@@ -18,3 +28,44 @@ def write_results_page(html: Path | None, results: Sequence[RunResult]) -> None:
 
     targets = dict.fromkeys(result.target or result.scenario for result in results)
     write_text(html, findings_page(f"Findings in {', '.join(targets)}", pictured_results(results)))
+
+
+def cause_page(findings: Sequence[Finding], result: RunResult) -> str:
+    """The page of findings of one cause, from what the result says of them."""
+    from racegate.report.finding.page import finding_page
+    from racegate.report.finding.race import pictured_cause
+
+    return finding_page(pictured_cause(findings, result))
+
+
+def write_causes(
+    out: Path | None,
+    results: Sequence[RunResult],
+    witness_of: WitnessOf,
+    *,
+    benign: Benign,
+    page_of: PageOf = cause_page,
+) -> Written:
+    """A witness and a page for each cause, if a folder was named. witness_of: what replays a
+    finding, if anything does
+    """
+    written: Written = {}
+    for shared in () if out is None else told_findings(results, benign=benign):
+        assert out is not None
+        if shared.signature in written:
+            continue
+        run, findings = _cause_of(shared)
+        witnesses = (witness_of(run, finding) for finding in findings)
+        witness = next(filter(None, witnesses), None)
+        files = write_cause(out, shared.signature, page_of(findings, run), witness)
+        written |= dict.fromkeys((one.signature for one in findings), files)
+    return written
+
+
+def _cause_of(shared: SharedFinding) -> tuple[RunResult, list[Finding]]:
+    """The run that tells most of a finding, with all of its findings of that cause, it first."""
+    from racegate.report.finding.race import causes_in, shown_findings
+
+    run, finding = shared.seen[0]
+    found = next(one for one in causes_in(shown_findings(run)) if finding in one)
+    return run, [finding, *(one for one in found if one is not finding)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,7 @@ from racegate.cli.ci import (
     with_ci,
     write_checked,
 )
-from racegate.cli.foreign.pictures import write_results_page
+from racegate.cli.foreign.pictures import WitnessOf, write_causes, write_results_page
 from racegate.cli.foreign.searching import minimised_file, search_target
 from racegate.cli.foreign.selection import ExceptOption, without
 from racegate.cli.options import (
@@ -40,10 +40,10 @@ from racegate.cli.options import (
     stdout_console,
     tell,
 )
-from racegate.cli.pictures import HtmlOption
+from racegate.cli.pictures import HtmlOption, OutOption
 from racegate.cli.replay import replay
 from racegate.cli.sets import CampaignOptions, campaign_options, with_set
-from racegate.history.finding import exit_code
+from racegate.history.finding import Finding, exit_code
 from racegate.history.outcome import RunResult, gated
 from racegate.history.schedule import parse_holds
 from racegate.interpose.errors import BadInput
@@ -68,7 +68,12 @@ from racegate.targets.common.environment import EnginePackage
 from racegate.targets.common.judge import RUNS_MAX, ReleaseVerdict, judge, judge_under
 from racegate.targets.common.result import result_of
 from racegate.targets.common.wire import Fidelity
-from racegate.targets.common.witnesses.witness import witnesses_of, write_witnesses
+from racegate.targets.common.witnesses.witness import (
+    ReleaseWitness,
+    every_witness_of,
+    witnesses_of,
+    write_witnesses,
+)
 from racegate.targets.sglang.cell import SchedulerCell
 from racegate.targets.sglang.environment import SGLANG
 from racegate.targets.sglang.wire import ModelKind, Repair
@@ -204,6 +209,7 @@ def gate(
     witness: WitnessesOption = None,
     log: LogOption = None,
     html: HtmlOption = None,
+    out: OutOption = None,
     ci: CiOptions,
     verbose: VerboseOption = None,
     json: JsonOption = None,
@@ -236,7 +242,10 @@ def gate(
     ratchet = ratchet_of(results.results, ci, benign)
     code = code_beside(results, ratchet, benign)
     files = {one.scenario: str(place) for place, one in judged}
+    witness_of = _witnesses_among([found for _, found in judged], [one for _, one in loaded])
+    written = write_causes(out, shown, witness_of, benign=benign)
     show = partial(print_target_gate, benign=benign, detail=detail_of(verbose), told=tuple(files))
+    show = partial(show, written=written)
     tell(json, results, lambda: show(stdout_console(), results))
     checked = checked_results(shown, files, code=code, benign=benign, ratchet=ratchet)
     write_checked(checked, str(results.verdict), ci, json)
@@ -311,6 +320,20 @@ def _write(folder: Path | None, judged: ReleaseVerdict, scenario: Scenario) -> N
     if folder is not None:
         kind = kind_of(judged.cell).witness
         say_written(write_witnesses(folder, witnesses_of(kind, judged, scenario)))
+
+
+def _witnesses_among(judged: Sequence[ReleaseVerdict], scenarios: Sequence[Scenario]) -> WitnessOf:
+    """Of what was judged, the witness of each finding: of a value that a change observes otherwise
+    than its base there is none.
+    """
+    known = {found.scenario: (found, one) for found, one in zip(judged, scenarios, strict=True)}
+
+    def witness_of(run: RunResult, finding: Finding) -> ReleaseWitness | None:
+        found, scenario = known[run.scenario]
+        every = every_witness_of(kind_of(found.cell).witness, found, scenario)
+        return next((one for one in every if one.known_as == finding.signature), None)
+
+    return witness_of
 
 
 def tell_progress(runs: int) -> None:

@@ -8,14 +8,16 @@ from __future__ import annotations
 import re
 import shlex
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 import typer
 
-from racegate.cli.ci import CiOptions, ratchet_of, with_ci, write_checked
-from racegate.cli.foreign.pictures import write_results_page
+from racegate.cli.ci import CiOptions, NoStoreOption, ratchet_of, with_ci, write_checked
+from racegate.cli.foreign.pictures import Written, write_causes, write_results_page
 from racegate.cli.foreign.searching import minimised_file, search_target
 from racegate.cli.options import (
     JsonOption,
@@ -28,27 +30,39 @@ from racegate.cli.options import (
     say,
     tell,
 )
-from racegate.cli.pictures import HtmlOption
+from racegate.cli.pictures import HtmlOption, OutOption
 from racegate.cli.replay import replay
 from racegate.cli.sets import CampaignOptions, campaign_options, with_set
 from racegate.history.exit_code import ExitCode
+from racegate.history.finding import Finding
+from racegate.history.outcome import RunResult
+from racegate.history.replayed import ReplaySummary
 from racegate.history.schedule import parse_holds
+from racegate.history.witness import SealedWitness
 from racegate.interpose.errors import BadInput
 from racegate.interpose.gpus import GPUS
 from racegate.interpose.outcome import CompileMode, DeviceKind
 from racegate.jobs.foreign.draws import ScenarioDraw
 from racegate.jobs.foreign.opened import NUMBER, TargetOptions
+from racegate.jobs.stores.failures import last_failures
 from racegate.report.ci.failing import checked_beside
 from racegate.report.targets.programs import checked_program, render
 from racegate.scenario.untrusted.text import printable_lines
 from racegate.targets.common.server import PrintPlace
 from racegate.targets.program.doctor import toolkit_facts
 from racegate.targets.program.judge import ProgramVerdict, judge_on, suppressing, under
-from racegate.targets.program.launch import Program, open_device
+from racegate.targets.program.launch import DeviceServer, Program, open_device
 from racegate.targets.program.launch import checked_program as found_program
 from racegate.targets.program.result import ProgramResult, result_of_program
+from racegate.targets.program.workflow.replay import replay_program
 from racegate.targets.program.workflow.suppressions import load_suppressions
-from racegate.targets.program.workflow.witness import ProgramSubject, save_witnesses
+from racegate.targets.program.workflow.witness import (
+    PROGRAM_WITNESSES,
+    ProgramSubject,
+    ProgramWitness,
+    save_witnesses,
+    witnesses_of,
+)
 
 app = typer.Typer(no_args_is_help=True, help="Judge a PyTorch program, unmodified, without a GPU.")
 
@@ -143,9 +157,11 @@ def run(
     timeout: RunTimeoutOption = 0.0,
     error_exitcode: ErrorCodeOption = None,
     strict: StrictOption = None,
+    no_store: NoStoreOption = None,
     *,
     ci: CiOptions,
     html: HtmlOption = None,
+    out: OutOption = None,
     json: JsonOption = None,
 ) -> None:
     """Run a program on the virtual CUDA device and judge the order of all it does: 0 no conflict, 1
@@ -162,28 +178,59 @@ def run(
     )
     stdout = PrintPlace.STDERR if json == "-" else PrintPlace.PLAIN
     holds = parse_holds(hold or ())
+    explores = bool(explore) or witness is not None
     with open_device(device, stdout=stdout) as opened, SearchProgress() as progress:
+        ask = partial(judge_on, opened, checked, explores=explores, runs_max=runs)
+        ask = partial(ask, suppressions=known, on_run=progress.show)
         if holds:
             verdicts = suppressing(under(opened, checked, holds, polls=not_ready), known)
+        elif no_store or not explores:
+            verdicts = ask()
         else:
-            verdicts = judge_on(
-                opened,
-                checked,
-                explores=bool(explore) or witness is not None,
-                runs_max=runs,
-                suppressions=known,
-                on_run=progress.show,
-            )
+            verdicts = _behind_last_failures(ask, device, opened, checked)
     verdicts = msgspec.structs.replace(verdicts, benign=benign_of(strict))
     told = _told_again(device, memory=memory, gpu=gpu, compiling=compiling)
     command = shlex.join([*told, *program])
     result = result_of_program(verdicts, command, device)
-    tell(json, result, lambda: print(printable_lines(render(verdicts, command)), file=sys.stderr))
+    written = _write_causes(out, result, verdicts, checked)
+    text = partial(render, verdicts, command, written)
+    tell(json, result, lambda: print(printable_lines(text()), file=sys.stderr))
     code = _tell_ci(verdicts, result, ci, json)
     write_results_page(html, [result])
     if witness is not None:
         _save(verdicts, checked, witness, _told_again(device))
     raise typer.Exit(code if error_exitcode is None else _told_apart(code, result, error_exitcode))
+
+
+def _write_causes(
+    out: Path | None, result: ProgramResult, verdicts: ProgramVerdict, program: Program
+) -> Written:
+    """A page of each cause, and a witness of one that a run shows."""
+    found = {one.signature: one for one in witnesses_of(verdicts, program)}
+    let_stand = {one.signature for one in verdicts.suppressed}
+    standing = tuple(one for one in result.findings if one.signature not in let_stand)
+    told = msgspec.structs.replace(result, findings=standing)
+
+    def witness_of(run: RunResult, finding: Finding) -> SealedWitness | None:
+        return found.get(finding.signature)
+
+    return write_causes(out, [told], witness_of, benign=verdicts.benign)
+
+
+def _behind_last_failures(
+    ask: Callable[[], ProgramVerdict], kind: DeviceKind, device: DeviceServer, program: Program
+) -> ProgramVerdict:
+    """The last failures of the program first: who repaired one knows it before the search."""
+
+    def again(witness: ProgramWitness) -> ReplaySummary:
+        return replay_program(device, witness, times=1, timeout_s=program.timeout_s)
+
+    failures = last_failures(["torch", kind.value, *program.argv], say)
+    replayed = failures.replay(failures.read(PROGRAM_WITNESSES), again)
+    found = ask()
+    if found.is_finished:
+        failures.keep(witnesses_of(found, program), replayed)
+    return found
 
 
 def _tell_ci(

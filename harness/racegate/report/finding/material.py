@@ -6,8 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import msgspec
+
 from racegate.check.judge import Judged
 from racegate.check.repro.sweep import is_wrong
+from racegate.history.finding import FindingKind
 from racegate.history.observe import Observation
 from racegate.history.outcome import RunResult
 from racegate.oracles.paths import ExplainError
@@ -21,6 +24,7 @@ from racegate.report.finding.pictured import (
 )
 from racegate.report.timeline.model import racing_pair, timeline_of
 from racegate.scenario.untrusted.text import many
+from racegate.targets.adapters.judge import AdapterLook
 
 
 def pictured_run(
@@ -66,6 +70,31 @@ def pictured_run(
         stops=stops,
         comparison=compared(judged.run.observations, reference, result.findings),
     )
+
+
+def pictured_look(look: AdapterLook, *, title: str) -> PicturedFinding | None:
+    """A finding of an engine behind an adapter, beside its eager run; None if it tells no run that
+    has one.
+    """
+    result, base, shown = look
+    if shown.told is None or base.told is None:
+        return None
+    judged = Judged(run=shown.history, result=result, conflicts=shown.conflicts)
+    found = accounted(judged)
+    if found is None:
+        return None
+    races = tuple(one for one in result.findings if one.kind is FindingKind.CONFLICT)
+    eager = msgspec.structs.replace(result, schedule=(), findings=races)
+    beside = Judged(run=base.history, result=eager, conflicts=base.conflicts)
+    is_held = shown is not base and found.pair is not None and bool(races)
+    pictured = pictured_run(
+        judged,
+        found,
+        title=title,
+        reference=base.history.observations,
+        swept=(beside, judged) if is_held else (),
+    )
+    return msgspec.structs.replace(pictured, compared_with="the run without holds")
 
 
 def _places(account: Account) -> Iterator[str]:

@@ -18,7 +18,7 @@ from racegate.report.finding.pictured import PicturedFinding, SweptSchedule
 from racegate.report.templating import render
 from racegate.report.timeline.overview import svg_overview
 from racegate.report.timeline.plain import plain_timeline
-from racegate.report.timeline.svg import Layout, svg_inside
+from racegate.report.timeline.svg import LaneLayout, svg_inside
 
 PICTURED_MAX = 8  # schedules of the slider
 FRAMES_MAX = 5
@@ -67,7 +67,7 @@ def _drawn(finding: PicturedFinding) -> dict[str, object]:
         "finding": finding,
         "is_race": finding.relation is Relation.UNORDERED,
         "wide": "" if timeline is None else svg_inside(timeline),
-        "narrow": "" if timeline is None else svg_inside(timeline, Layout.COLUMN),
+        "narrow": "" if timeline is None else svg_inside(timeline, LaneLayout.COLUMN),
         "overview": svg_overview(timeline) if timeline is not None and has_run else "",
         "lines": plain_timeline(timeline) if timeline is not None and has_run else [],
         "stops": [_drawn_stop(stop) for stop in stops],
@@ -82,7 +82,7 @@ def _drawn_stop(stop: SweptSchedule) -> dict[str, object]:
         "holds": ", ".join(stop.holds),
         "impact": stop.impact,
         "wide": svg_inside(stop.timeline),
-        "narrow": svg_inside(stop.timeline, Layout.COLUMN),
+        "narrow": svg_inside(stop.timeline, LaneLayout.COLUMN),
     }
 
 

@@ -28,7 +28,7 @@ _HUES = 6
 _LINE_HEIGHT, _LETTER_WIDTH = 16, 8
 
 
-class Layout(StrEnum):
+class LaneLayout(StrEnum):
     """How lanes stand: side by side, or all in one column."""
 
     COLUMNS = "columns"
@@ -52,8 +52,8 @@ class _Sizes(NamedTuple):
 
 
 _SIZES = {
-    Layout.COLUMNS: _Sizes(16, 280, 36, 0, 46, 40, 30, 36),
-    Layout.COLUMN: _Sizes(8, 316, 0, 34, 10, 56, 35, 42),
+    LaneLayout.COLUMNS: _Sizes(16, 280, 36, 0, 46, 40, 30, 36),
+    LaneLayout.COLUMN: _Sizes(8, 316, 0, 34, 10, 56, 35, 42),
 }
 
 
@@ -116,7 +116,7 @@ class Link(NamedTuple):
 class _Grid(NamedTuple):
     """Where moments stand. lanes: those shown; tops: of the moments, in their order"""
 
-    layout: Layout
+    layout: LaneLayout
     lanes: tuple[int, ...]
     moments: tuple[Moment, ...]
     tops: tuple[float, ...]
@@ -134,7 +134,7 @@ class _Grid(NamedTuple):
 
     def x(self, lane: int) -> float:
         """The left of a lane's column."""
-        place = 0 if self.layout is Layout.COLUMN else self.lanes.index(lane)
+        place = 0 if self.layout is LaneLayout.COLUMN else self.lanes.index(lane)
         return self.sizes.margin + place * (self.sizes.column + self.sizes.gutter)
 
     @property
@@ -172,16 +172,16 @@ def svg_timeline(timeline: Timeline) -> str:
     return _rendered(timeline, "timeline.svg.j2")
 
 
-def svg_inside(timeline: Timeline, layout: Layout = Layout.COLUMNS) -> str:
+def svg_inside(timeline: Timeline, layout: LaneLayout = LaneLayout.COLUMNS) -> str:
     """The same without its colours, for a page that has them."""
     return _rendered(timeline, "drawing.svg.j2", layout)
 
 
-def _rendered(timeline: Timeline, template: str, layout: Layout = Layout.COLUMNS) -> str:
+def _rendered(timeline: Timeline, template: str, layout: LaneLayout = LaneLayout.COLUMNS) -> str:
     grid = _grid(timeline, layout)
     fitting = int((grid.width - 2 * grid.sizes.margin) / _LETTER_WIDTH)
     said = [line for text in _verdict(timeline) for line in _lines(text, fitting)]
-    is_columns = layout is Layout.COLUMNS
+    is_columns = layout is LaneLayout.COLUMNS
     return render(
         template,
         layout=layout,
@@ -206,7 +206,7 @@ def _lines(text: str, columns: int) -> list[str]:
     return textwrap.wrap(text, columns, break_on_hyphens=False) or [""]
 
 
-def _grid(timeline: Timeline, layout: Layout) -> _Grid:
+def _grid(timeline: Timeline, layout: LaneLayout) -> _Grid:
     shown = set(lanes_of(timeline))
     lanes = tuple(sorted(shown if len(shown) > 1 else {HOST, *shown}))
     empty = _Grid(layout, lanes, moments_of(timeline), (), 0.0)
@@ -229,7 +229,7 @@ def _boxes(timeline: Timeline, grid: _Grid) -> list[Box]:
             role = moment.kind.value
         elif moment.bar is not None and moment.bar.landed > moment.bar.at:
             role += " landing" if moment.kind is MomentKind.LANDING else " held"
-        is_told = is_action and grid.layout is Layout.COLUMN
+        is_told = is_action and grid.layout is LaneLayout.COLUMN
         boxes.append(
             Box(
                 x=grid.x(lane) + _RAIL,
@@ -351,7 +351,7 @@ def _link(
 ) -> Link:
     """start, end: (lane, height)"""
     (lane_1, y1), (lane_2, y2) = start, end
-    if lane_1 == lane_2 or grid.layout is Layout.COLUMN:
+    if lane_1 == lane_2 or grid.layout is LaneLayout.COLUMN:
         x = grid.x(lane_1) + _RAIL + grid.box_width
         return Link(
             f"M{x} {y1} C{x + 30} {y1} {x + 30} {y2} {x + 6} {y2}",
