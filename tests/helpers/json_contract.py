@@ -20,12 +20,13 @@ from msgspec import inspect as types
 from racegate.check.repro.explain import Explanation, Racing
 from racegate.check.repro.operations import OpsObject
 from racegate.history.exit_code import ExitCode
-from racegate.history.outcome import GatedResults, RunResult
+from racegate.history.gates.known import BaselineFile
+from racegate.history.gates.results import GatedResults
+from racegate.history.outcome import RunResult
 from racegate.history.replayed import Replay, Replays
 from racegate.history.witness import Witness
 from racegate.jobs.fleet.outcome import FleetObject
 from racegate.jobs.gate import GateResult
-from racegate.jobs.ratchet import BaselineFile
 from racegate.jobs.soak import SoakResult
 from racegate.jobs.triage.origin import OriginObject
 from racegate.jobs.verify import VerifyObject
@@ -138,7 +139,7 @@ CONTRACT = (
     Printed(what="files *.witness.json", struct=Witness),
     Printed(what="files *.witness.json of a program", struct=ProgramWitness),
     Printed(what="files *.witness.json of an adapter", struct=AdapterWitness),
-    Printed(what="files of --baseline", struct=BaselineFile),
+    Printed(what="files of --baseline and --accept", struct=BaselineFile),
 )
 
 _WORDS: dict[type[types.Type], str] = {

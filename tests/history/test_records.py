@@ -17,7 +17,8 @@ from racegate.history import breakage
 from racegate.history.breakage import Breakage, Caught, breakage_of
 from racegate.history.exit_code import INTERRUPTED, UNREAD, ExitCode, code_of_signal
 from racegate.history.finding import Finding, FindingKind, Verdict, request_of, signature_of
-from racegate.history.outcome import Checked, GatedResults
+from racegate.history.gates.results import GatedResults
+from racegate.history.outcome import Checked
 from racegate.history.replayed import ReplayOutcome, worst_of
 from racegate.history.run import EngineResult, Run
 from racegate.history.stats import _starved_since, cut_off

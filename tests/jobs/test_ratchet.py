@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
@@ -17,21 +18,27 @@ from racegate.check.selfcheck import SelfCheck
 from racegate.cli.app import app
 from racegate.faults.catalogue import find_fault
 from racegate.history.finding import Benign, Side, Verdict, finding_of
-from racegate.history.outcome import RunResult
+from racegate.history.gates.known import (
+    BaselineFile,
+    KnownFinding,
+    KnownMode,
+    KnownPlace,
+    baseline_of,
+    findings_of,
+)
+from racegate.history.gates.results import gated
+from racegate.history.outcome import Comparison, RunResult
 from racegate.jobs.gate import GateResult, GateSpec, GateStats
 from racegate.jobs.ratchet import (
     BaselineError,
-    BaselineFile,
-    KnownFinding,
-    KnownPlace,
-    baseline_of,
     compared,
-    findings_of,
     first_baseline,
     load_baseline,
     save_baseline,
+    with_reason,
 )
 from racegate.jobs.selection import SelectionError, changed_files
+from racegate.report.ci.failing import checked_gate
 from racegate.scenario.files import load_all, scenario_paths
 from support import SCENARIOS, checker
 
@@ -56,7 +63,11 @@ def runs(seen: dict[str, list[str]]) -> list[RunResult]:
     return found
 
 
-def gate_of(results: list[RunResult], known: tuple[KnownFinding, ...]) -> GateResult:
+def gate_of(
+    results: list[RunResult],
+    known: tuple[KnownFinding, ...],
+    mode: KnownMode = KnownMode.BASELINE,
+) -> GateResult:
     stats = GateStats(
         scenarios=1, steps=1, ops=1, conflicts=0, findings=0, schedules=1, seconds=0.0
     )
@@ -69,7 +80,9 @@ def gate_of(results: list[RunResult], known: tuple[KnownFinding, ...]) -> GateRe
         selfcheck=SelfCheck(),
         unmet=(),
         stats=stats,
-        baseline=compared(results, baseline_of(known), benign=Benign.PASS),
+        baseline=compared(
+            results, baseline_of(known), benign=Benign.PASS, mode=mode, file="known.json"
+        ),
     )
 
 
@@ -113,6 +126,61 @@ def test_what_is_known_hides_nothing_that_was_not_exercised() -> None:
     assert gate_of(results, ()).exit_code == 1
 
 
+def meant(known: Iterable[KnownFinding]) -> tuple[KnownFinding, ...]:
+    return with_reason(baseline_of(known), "meant").known
+
+
+def differing(seen: dict[str, list[str]], *, unmet: tuple[str, ...] = ()) -> list[RunResult]:
+    """The same as on a change that differs from its base by these."""
+    return [
+        msgspec.structs.replace(
+            one, comparison=Comparison(base="its base", new=one.findings, unmet=unmet)
+        )
+        for one in runs(seen)
+    ]
+
+
+@given(SEEN, KNOWN)
+def test_what_is_accepted_passes_and_what_of_it_is_gone_is_an_error(
+    seen: dict[str, list[str]], known: set[KnownFinding]
+) -> None:
+    accepted = meant(known)
+    for results in (runs(seen), differing(seen)):
+        gate = gate_of(results, accepted, KnownMode.ACCEPTED)
+        ratchet = gate.baseline
+        assert ratchet is not None
+        code = 1 if ratchet.new else 2 if ratchet.gone else 0
+        whole = msgspec.structs.replace(gated(results), baseline=ratchet)
+        assert whole.exit_code() == code
+        if results[0].comparison is None:
+            assert gate.exit_code == code
+        stale = {one.signature for one in checked_gate(gate, {}).failing if one.kind == "stale"}
+        assert stale == {one.name for one in ratchet.gone}
+        assert {one.reason for one in (*ratchet.known, *ratchet.gone)} <= {"meant"}
+
+
+@given(SEEN, KNOWN)
+def test_accepting_what_is_found_lets_the_same_pass(
+    seen: dict[str, list[str]], known: set[KnownFinding]
+) -> None:
+    """And nothing is taken out of the file that was not run."""
+    results, before = differing(seen), with_reason(baseline_of(known), "meant")
+    found = compared(results, before, benign=Benign.PASS, mode=KnownMode.ACCEPTED)
+    written = with_reason(baseline_of((*found.left.known, *found.new)), "meant")
+    again = compared(results, written, benign=Benign.PASS, mode=KnownMode.ACCEPTED)
+    assert not (again.new or again.gone)
+    assert again.kept == found.kept
+    assert msgspec.structs.replace(gated(results), baseline=again).exit_code() == 0
+
+
+def test_what_is_accepted_hides_nothing_that_the_change_did_not_exercise() -> None:
+    known = (KnownFinding(scenario="A", signature="x", reason="meant"),)
+    for unmet, code in (((), 0), (("no row moved",), 4)):
+        results = differing({"A": ["x"]}, unmet=unmet)
+        ratchet = compared(results, baseline_of(known), benign=Benign.PASS, mode=KnownMode.ACCEPTED)
+        assert msgspec.structs.replace(gated(results), baseline=ratchet).exit_code() == code
+
+
 def test_a_file_is_strict(tmp_path: Path) -> None:
     path = tmp_path / "baseline.json"
     with pytest.raises(BaselineError, match="--update-baseline writes it"):
@@ -126,6 +194,14 @@ def test_a_file_is_strict(tmp_path: Path) -> None:
     path.write_text('{"schema": "racegate.baseline/1", "known": [{"scenario": "A"}]}')
     with pytest.raises(BaselineError, match="signature"):
         load_baseline(path)
+    save_baseline(path, baseline_of(known))
+    with pytest.raises(BaselineError, match="A: x has no reason"):
+        load_baseline(path, KnownMode.ACCEPTED)
+    save_baseline(path, baseline_of((*known, *meant(known))))
+    with pytest.raises(BaselineError, match="A: x stands there 2 times"):
+        load_baseline(path)
+    with pytest.raises(BaselineError, match="--reason TEXT writes it"):
+        load_baseline(tmp_path / "none.json", KnownMode.ACCEPTED)
 
 
 def races(seen: dict[str, list[tuple[str, str]]]) -> list[RunResult]:

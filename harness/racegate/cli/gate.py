@@ -72,7 +72,7 @@ from racegate.report.causes import (
     told_plainly,
 )
 from racegate.report.finding.drawing import Examined, page_of, seen_in
-from racegate.report.text import GateView, print_gate, standing_in
+from racegate.report.text import GateView, print_gate, standing_findings
 from racegate.scenario.shipped import shipped_scripts
 
 app = typer.Typer(add_completion=False)
@@ -183,7 +183,7 @@ def _gated(run: Callable[..., GateResult], given: GateSpec, shown: _Shown) -> in
         except StoppedError as error:
             progress.stop()
             # Half a gate is no baseline, nor beside one, and nobody looked for what to draw.
-            half = replace(shown, ci=shown.ci._replace(baseline=None), wanted=PictureFiles())
+            half = replace(shown, ci=shown.ci._replace(known=None), wanted=PictureFiles())
             half.show(known_result(error, GateResult), given, is_looked_into=False)
             raise
     # What would be run again may be what is broken.
@@ -218,7 +218,7 @@ class _Shown:
         seen: list[Examined | None] = []
         shown = {}
         if is_looked_into:
-            standing = standing_in(result)[:BLOCKS_MAX]
+            standing = standing_findings(result)[:BLOCKS_MAX]
             looked = [
                 look_into(shared, given, budget=self.budget, seed=self.seed) for shared in standing
             ]

@@ -7,12 +7,12 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 
 from racegate.cli.ci import (
     CiOptions,
     VerboseOption,
-    code_beside,
     detail_of,
     ratchet_of,
     with_ci,
@@ -41,7 +41,8 @@ from racegate.cli.replay import replay
 from racegate.cli.sets import CampaignOptions, campaign_options, with_set
 from racegate.history.exit_code import ExitCode
 from racegate.history.finding import Finding, exit_code
-from racegate.history.outcome import RunResult, gated
+from racegate.history.gates.results import gated
+from racegate.history.outcome import RunResult
 from racegate.history.schedule import parse_schedule
 from racegate.history.witness import save
 from racegate.jobs.foreign.draws import ScenarioDraw
@@ -212,15 +213,15 @@ def gate(
                 looked.append(_kept(judge.look()))
                 on_scenario(scenario.name)
     judged = [one.result for one in looked]
-    found = gated(judged)
     files = {scenario.name: str(path) for path, scenario in loaded}
     benign = benign_of(strict)
-    ratchet = ratchet_of(found.results, ci, benign)
-    code = code_beside(found, ratchet, benign)
+    ratchet = ratchet_of(judged, ci, benign)
+    found = msgspec.structs.replace(gated(judged), baseline=ratchet)
+    code = found.exit_code(benign)
     scripts = {scenario.name: scenario for _, scenario in loaded}
     written = write_causes(
         out,
-        judged,
+        found.standing,
         lambda run, _: witness_of(run, scripts[run.scenario], hello, command),
         benign=benign,
         page_of=partial(_page, looked, scripts),

@@ -23,11 +23,9 @@ def write_results_page(html: Path | None, results: Sequence[RunResult]) -> None:
     """If it was asked for. jinja2 is imported for it and nothing else."""
     if html is None:
         return
-    from racegate.report.finding.page import findings_page
-    from racegate.report.finding.race import pictured_results
+    from racegate.report.finding.race import results_page
 
-    targets = dict.fromkeys(result.target or result.scenario for result in results)
-    write_text(html, findings_page(f"Findings in {', '.join(targets)}", pictured_results(results)))
+    write_text(html, results_page(results))
 
 
 def cause_page(findings: Sequence[Finding], result: RunResult) -> str:

@@ -167,7 +167,7 @@ def run(
     """Run a program on the virtual CUDA device and judge the order of all it does: 0 no conflict, 1
     a finding, 3 something that is not modelled; a script that fails keeps its own exit code.
     """
-    known = load_suppressions(suppressions) if suppressions else ()
+    known = load_suppressions(suppressions)
     checked = found_program(
         tuple(program),
         timeout_s=timeout,
@@ -176,8 +176,7 @@ def run(
         gpu=gpu,
         compiling=compiling,
     )
-    stdout = PrintPlace.STDERR if json == "-" else PrintPlace.PLAIN
-    holds = parse_holds(hold or ())
+    stdout, holds = _print_place(json), parse_holds(hold or ())
     explores = bool(explore) or witness is not None
     with open_device(device, stdout=stdout) as opened, SearchProgress() as progress:
         ask = partial(judge_on, opened, checked, explores=explores, runs_max=runs)
@@ -188,10 +187,11 @@ def run(
             verdicts = ask()
         else:
             verdicts = _behind_last_failures(ask, device, opened, checked)
+    options = _told_again(device, memory=memory, gpu=gpu, compiling=compiling)
+    command = shlex.join([*options, *program])
     verdicts = msgspec.structs.replace(verdicts, benign=benign_of(strict))
-    told = _told_again(device, memory=memory, gpu=gpu, compiling=compiling)
-    command = shlex.join([*told, *program])
-    result = result_of_program(verdicts, command, device)
+    judged = result_of_program(verdicts, command, device)
+    result = msgspec.structs.replace(judged, baseline=ratchet_of([judged], ci, verdicts.benign))
     written = _write_causes(out, result, verdicts, checked)
     text = partial(render, verdicts, command, written)
     tell(json, result, lambda: print(printable_lines(text()), file=sys.stderr))
@@ -217,6 +217,11 @@ def _write_causes(
     return write_causes(out, [told], witness_of, benign=verdicts.benign)
 
 
+def _print_place(json: str | None) -> PrintPlace:
+    """Where what the program prints goes, beside a result that may go to standard output."""
+    return PrintPlace.STDERR if json == "-" else PrintPlace.PLAIN
+
+
 def _behind_last_failures(
     ask: Callable[[], ProgramVerdict], kind: DeviceKind, device: DeviceServer, program: Program
 ) -> ProgramVerdict:
@@ -236,12 +241,11 @@ def _behind_last_failures(
 def _tell_ci(
     verdicts: ProgramVerdict, result: ProgramResult, ci: CiOptions, json: str | None
 ) -> int:
-    """Writes what CI services read, and gives the exit code: what a baseline lets stand is no
-    finding.
-    """
-    ratchet, code = ratchet_of([result], ci, verdicts.benign), verdicts.exit_code
-    if ratchet is not None and ratchet.lets_stand(result) and code == ExitCode.FINDING:
-        code = ExitCode.CLEAN
+    """Writes what CI services read, and gives the exit code: what is let stand is no finding."""
+    ratchet, code = result.baseline, verdicts.exit_code
+    if ratchet is not None:
+        is_let = ratchet.lets_stand(result) and code == ExitCode.FINDING
+        code = ratchet.code_of(ExitCode.CLEAN if is_let else code)
     case = checked_program(verdicts, result.scenario, code)
     case = case if ratchet is None else checked_beside(case, ratchet)
     write_checked(case, str(verdicts.verdict), ci, json)

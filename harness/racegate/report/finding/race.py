@@ -15,6 +15,7 @@ from racegate.history.schedule import Half
 from racegate.history.trace import HOST
 from racegate.report.cause.account import NO_IMPACT
 from racegate.report.cause.pair import Relation
+from racegate.report.finding.page import findings_page
 from racegate.report.finding.pictured import (
     Fact,
     PicturedFinding,
@@ -28,6 +29,12 @@ _UNSEEN = (
     "No run that was made came out wrong. An order is missing: some timing exchanges the two, and "
     "then the one meets what the other leaves."
 )
+
+
+def results_page(results: Sequence[RunResult]) -> str:
+    """Everything that was found, as one page of HTML."""
+    targets = dict.fromkeys(result.target or result.scenario for result in results)
+    return findings_page(f"Findings in {', '.join(targets)}", pictured_results(results))
 
 
 def pictured_results(results: Sequence[RunResult]) -> list[PicturedFinding]:
