@@ -193,12 +193,10 @@ def run(
     judged = result_of_program(verdicts, command, device)
     result = msgspec.structs.replace(judged, baseline=ratchet_of([judged], ci, verdicts.benign))
     written = _write_causes(out, result, verdicts, checked)
-    text = partial(render, verdicts, command, written)
-    tell(json, result, lambda: print(printable_lines(text()), file=sys.stderr))
+    _show(json, result, verdicts, written)
     code = _tell_ci(verdicts, result, ci, json)
     write_results_page(html, [result])
-    if witness is not None:
-        _save(verdicts, checked, witness, _told_again(device))
+    _save(verdicts, checked, witness, _told_again(device))
     raise typer.Exit(code if error_exitcode is None else _told_apart(code, result, error_exitcode))
 
 
@@ -215,6 +213,14 @@ def _write_causes(
         return found.get(finding.signature)
 
     return write_causes(out, [told], witness_of, benign=verdicts.benign)
+
+
+def _show(
+    json: str | None, result: ProgramResult, verdicts: ProgramVerdict, written: Written
+) -> None:
+    """What is read, on standard error: what the program prints has the other."""
+    text = partial(render, verdicts, result.scenario, written)
+    tell(json, result, lambda: print(printable_lines(text()), file=sys.stderr))
 
 
 def _print_place(json: str | None) -> PrintPlace:
@@ -330,7 +336,11 @@ def _told_again(
     return told + (["--compile", compiling.value] if compiling else [])
 
 
-def _save(verdicts: ProgramVerdict, program: Program, target: Path, where: list[str]) -> None:
+def _save(
+    verdicts: ProgramVerdict, program: Program, target: Path | None, where: list[str]
+) -> None:
+    if target is None:
+        return
     files = save_witnesses(verdicts, program, target)
     for file in files:
         replay_it = shlex.join(["racegate", "torch", "replay", *where, str(file)])
