@@ -40,6 +40,7 @@ from racegate.report.measured.objects import (
     EffortObject,
     HalffixesObject,
     MutationObject,
+    ReleaseMutationObject,
     SourceMutationObject,
 )
 from racegate.report.objects import (
@@ -57,6 +58,7 @@ from racegate.scenario.files import ScenarioEntry
 from racegate.scenario.spec import OwnScenario
 from racegate.targets.adapters.conformance import Conformance
 from racegate.targets.adapters.witness import AdapterWitness
+from racegate.targets.program.repairs.proof import ProgramRepair
 from racegate.targets.program.result import ProgramResult
 from racegate.targets.program.workflow.replay import ProgramReplay
 from racegate.targets.program.workflow.witness import ProgramWitness
@@ -107,6 +109,7 @@ CONTRACT = (
     Printed(what="explain", struct=Explanation, is_headed=True),
     Printed(what="explain --pair, if nothing orders the pair", struct=Racing, is_headed=True),
     Printed(what="explain --pair, if a path orders it", struct=Ordered, is_headed=True),
+    Printed(what="repair", struct=ProgramRepair),
     Printed(what="ops", struct=OpsObject),
     Printed(what="fuzz", struct=FuzzObject),
     Printed(what="search of vllm, sglang, adapter and torch", struct=FuzzObject),
@@ -128,6 +131,7 @@ CONTRACT = (
     Printed(what="adapter check", struct=Conformance),
     Printed(what="adapter run", struct=RunResult),
     Printed(what="adapter gate", struct=GatedResults),
+    Printed(what="vllm mutate", struct=ReleaseMutationObject),
     Printed(what="vllm run, sglang run", struct=RunResult),
     Printed(what="vllm gate, sglang gate", struct=GatedResults),
     Printed(what="torch run", struct=ProgramResult),

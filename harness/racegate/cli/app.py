@@ -65,7 +65,7 @@ COMMANDS = {
     ),
     "vllm": LazyCommand(
         CommandKind.JUDGE,
-        "foreign.releases",
+        "foreign.vllm",
         "Judge unmodified vLLM releases, without a GPU.",
         app="vllm",
     ),
@@ -85,6 +85,11 @@ COMMANDS = {
     "replay": LazyCommand(CommandKind.FINDING, "replay", "Run witnesses again."),
     "minimise": LazyCommand(
         CommandKind.FINDING, "foreign.searching", "Leave out of a witness what it does not need."
+    ),
+    "repair": LazyCommand(
+        CommandKind.FINDING,
+        "foreign.repair",
+        "Repair a program: edges that are written, run and proved, as a diff.",
     ),
     "explain": LazyCommand(
         CommandKind.FINDING, "look.explain", "Explain a witness, or how two operations are ordered."

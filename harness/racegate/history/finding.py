@@ -168,6 +168,7 @@ class Race(msgspec.Struct, frozen=True, kw_only=True):
     edge: what would order them, in words; pairs: the labels of all pairs, for the search
     cause: an edge that orders them and all others of the same cause, in words; empty: as `edge`
     allocated: where the program asked for the memory, innermost first; empty where nobody knows
+    late: the frames of a wait that stands too late, where moving it orders them
     """
 
     signature: str
@@ -181,6 +182,7 @@ class Race(msgspec.Struct, frozen=True, kw_only=True):
     pairs: tuple[tuple[str, str], ...]
     cause: str = ""
     allocated: Stack = ()
+    late: Stack = ()
 
     @property
     def message(self) -> str:

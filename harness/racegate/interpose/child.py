@@ -28,8 +28,10 @@ import torch
 from racegate.history.finding import Race, place_name
 from racegate.interpose.compiling import compiled_regions, follow_compiler, import_compiler
 from racegate.interpose.current import ProgramRun, set_run
+from racegate.interpose.debugger import connected
 from racegate.interpose.device.calls import LoggedRuntime
 from racegate.interpose.device.copies import COPIES
+from racegate.interpose.device.frames import is_program_file
 from racegate.interpose.device.library import Library
 from racegate.interpose.device.listener import Listener
 from racegate.interpose.device.session import Session
@@ -39,6 +41,7 @@ from racegate.interpose.gpu.forward import ForwardLibrary
 from racegate.interpose.gpu.install import GpuDevice
 from racegate.interpose.gpus import GPUS, VIRTUAL_GPU, GpuFacts
 from racegate.interpose.kernels.memo import Memo
+from racegate.interpose.other_sources import PlaceWatch, read_instead
 from racegate.interpose.outcome import DEVICE, CompileMode, DeviceKind, Ending, Job, Outcome, Plan
 from racegate.interpose.program.failures import is_ours, missing_for, words_for
 from racegate.interpose.program.imports import track_allocator_settings
@@ -87,6 +90,7 @@ class Child:
         self._pid = 0
         self._gpu: GpuFacts | None = None
         self._named: dict[int, NamedConflict] = {}
+        self._places = PlaceWatch(self.session)
         self.run = ProgramRun(self.findings, self.installed.read)
 
     def _session_on(self, library: Library, listener: Listener | None) -> Session:
@@ -116,6 +120,10 @@ class Child:
         self._gpu = facts_seen(torch.cuda.get_device_properties(0))
         if job.plan.is_recording:
             self.installed.library.watch_pages()
+        if job.sources:
+            read_instead(job.sources)
+            self._places.install()
+            self.session.recorder.price_waits()
         track_processes(self.session, self.installed.library)
         track_allocator_settings(self.refuse)
 
@@ -135,9 +143,20 @@ class Child:
             plan.holds,
             settles=plan.settles,
             limit_s=plan.hold_limit_s,
+            on_landing=self._debugged(plan.debugger) if plan.debugger else None,
         )
         self.session.begin(queue, polls_max=plan.polls, is_recording=plan.is_recording)
         set_run(self.run)
+
+    def _debugged(self, place: str) -> Callable[[str], None]:
+        """Stops at a landing. What a person looks at there is nobody's access."""
+        debugger = connected(place, lambda frame: is_program_file(frame.f_code.co_filename))
+
+        def stop(label: str) -> None:
+            with self.session.own():
+                debugger.stop(label)
+
+        return stop
 
     def go_on(self, result: Path) -> None:
         """This process was forked in the middle of a run: what comes of it is another result."""
@@ -179,6 +198,8 @@ class Child:
             torch_version=str(torch.__version__),
             gpu=self._gpu,
             compiled_regions=compiled_regions(),
+            places=self._places.seen(),
+            waits=session.recorder.prices,
         )
         data = msgspec.json.encode(outcome)
         if self._kept_open is None:
@@ -330,7 +351,7 @@ def serve(child: Child, server: JobServer[Job], stdin: RewoundInput) -> None:
             continue
         if job.is_quiet:
             nothing = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nothing, 1)
+            os.dup2(os.open(job.stdout, os.O_WRONLY) if job.stdout else nothing, 1)
             os.dup2(nothing, 2)
         child.begin(job)
         leave(run_program(child, list(job.argv)))

@@ -368,5 +368,4 @@ def release_commands(packaging: EnginePackage, cell_of: Callable[..., ReleaseCel
     return commands
 
 
-vllm = release_commands(VLLM, vllm_cell)
 sglang = release_commands(SGLANG, scheduler_cell)
