@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from racegate.cli.app import app
 from racegate.history.exit_code import ExitCode
 from racegate.history.outcome import Comparison
-from racegate.jobs.foreign.adapter_bases import compare_adapters
+from racegate.jobs.foreign.adapter_bases import look_beside
 from racegate.targets.adapters.client import Adapter
 from racegate.targets.adapters.errors import AdapterError
 from racegate.targets.adapters.judge import AdapterJudge
@@ -42,7 +42,9 @@ def beside(folder: Path, base: Lines, change: Lines, *words: str, **more: Any) -
             command = [*scripted(folder / name, runs, **OBSERVING), *extra]
             adapter = stack.enter_context(Adapter(command))
             judges.append(lambda adapter=adapter: AdapterJudge(adapter, SCENARIO))
-        return compare_adapters(*judges)[1]
+        found = look_beside(*judges).result.comparison
+    assert found is not None
+    return found
 
 
 @pytest.mark.parametrize(

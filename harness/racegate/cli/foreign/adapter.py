@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
 
 from racegate.cli.ci import (
@@ -20,6 +19,7 @@ from racegate.cli.ci import (
     with_ci,
     write_checked,
 )
+from racegate.cli.foreign.pictures import cause_page, write_causes
 from racegate.cli.foreign.searching import minimised_file, search_target
 from racegate.cli.foreign.selection import ExceptOption, without
 from racegate.cli.options import (
@@ -37,15 +37,16 @@ from racegate.cli.options import (
     stdout_console,
     tell,
 )
+from racegate.cli.pictures import OutOption
 from racegate.cli.replay import replay
 from racegate.cli.sets import CampaignOptions, campaign_options, with_set
 from racegate.history.exit_code import ExitCode
-from racegate.history.finding import exit_code
+from racegate.history.finding import Finding, exit_code
 from racegate.history.gates.results import gated
 from racegate.history.outcome import RunResult
 from racegate.history.schedule import parse_schedule
 from racegate.history.witness import save
-from racegate.jobs.foreign.adapter_bases import compare_adapters
+from racegate.jobs.foreign.adapter_bases import look_beside
 from racegate.jobs.foreign.draws import ScenarioDraw
 from racegate.jobs.foreign.opened import TargetOptions
 from racegate.report.ci.failing import checked_results
@@ -62,8 +63,9 @@ from racegate.targets.adapters.conformance import (
     conform,
     demand_conformance,
 )
-from racegate.targets.adapters.judge import LANDINGS_MAX, AdapterCommand, AdapterJudge
+from racegate.targets.adapters.judge import LANDINGS_MAX, AdapterCommand, AdapterJudge, AdapterLook
 from racegate.targets.adapters.process import Limits
+from racegate.targets.adapters.target import NOTHING
 from racegate.targets.adapters.wire import PLANTS_TEXT, parse_plant
 from racegate.targets.adapters.witness import SHOWN, AdapterSubject, witness_of
 
@@ -194,6 +196,7 @@ def gate(
     landings: LandingsOption = LANDINGS_MAX,
     against: AgainstOption = "",
     strict: StrictOption = None,
+    out: OutOption = None,
     *,
     limits: Limits,
     ci: CiOptions,
@@ -206,21 +209,31 @@ def gate(
     what both have in common is no finding, and what neither can run is left out.
     """
     loaded = without(loaded_scripts(folder_of_scripts(scenarios)), left_out)
-    judged: list[RunResult] = []
+    looked: list[AdapterLook] = []
     how = partial(_judge_of, device=device, landings=landings)
     with ExitStack() as stack:
         engine = _conforming(stack, command, limits)
+        hello = engine[0].hello
         base = None if not against else _conforming(stack, shlex.split(against), limits)
         with named("scenarios", total=len(loaded)) as on_scenario:
             for script in loaded:
-                judged.append(_judged_beside(script, how, engine, base))
+                looked.append(_kept(_look_beside(script, how, engine, base)))
                 on_scenario(script[1].name)
+    judged = [one.result for one in looked]
     files = {scenario.name: str(path) for path, scenario in loaded}
     benign = benign_of(strict)
     ratchet = ratchet_of(judged, ci, benign)
     found = gated(judged, ratchet)
     code = found.exit_code(benign)
-    show = partial(print_target_gate, benign=benign, detail=detail_of(verbose))
+    scripts = {scenario.name: scenario for _, scenario in loaded}
+    written = write_causes(
+        out,
+        found.standing,
+        lambda run, _: witness_of(run, scripts[run.scenario], hello, command),
+        benign=benign,
+        page_of=partial(_page, looked, scripts),
+    )
+    show = partial(print_target_gate, benign=benign, detail=detail_of(verbose), written=written)
     tell(json, found, lambda: show(stdout_console(), found))
     checked = checked_results(judged, files, code=code, benign=benign, ratchet=ratchet)
     write_checked(checked, str(found.verdict), ci, json)
@@ -249,17 +262,36 @@ def _judge_of(
     return AdapterJudge(adapter, scenario, device=device, landings_max=landings, command=again)
 
 
-def _judged_beside(
+def _look_beside(
     script: tuple[Path, OwnScenario],
     how: Callable[[StartedAdapter, tuple[Path, OwnScenario]], AdapterJudge],
     engine: StartedAdapter,
     base: StartedAdapter | None,
-) -> RunResult:
-    """The result of a scenario, beside that of the base if there is one."""
+) -> AdapterLook:
+    """What came of a scenario, beside the base if there is one."""
     if base is None:
-        return how(engine, script).judge()
-    result, beside = compare_adapters(partial(how, base, script), partial(how, engine, script))
-    return msgspec.structs.replace(result, comparison=beside)
+        return how(engine, script).look()
+    return look_beside(partial(how, base, script), partial(how, engine, script))
+
+
+def _kept(look: AdapterLook) -> AdapterLook:
+    """Without its runs where nothing was found: a trace is large."""
+    return look if look.result.findings else look._replace(base=NOTHING, shown=NOTHING)
+
+
+def _page(
+    looked: Sequence[AdapterLook],
+    scripts: Mapping[str, OwnScenario],
+    findings: Sequence[Finding],
+    result: RunResult,
+) -> str:
+    """The page of a scenario's finding, with the run that shows it."""
+    from racegate.report.finding.material import pictured_look
+    from racegate.report.finding.page import finding_page
+
+    look = next(one for one in looked if one.result.scenario == result.scenario)
+    pictured = pictured_look(look, title=scripts[result.scenario].title)
+    return cause_page(findings, result) if pictured is None else finding_page(pictured)
 
 
 @app.command()

@@ -17,6 +17,7 @@ import msgspec
 import typer
 
 from racegate.cli.ci import CiOptions, NoStoreOption, ratchet_of, with_ci, write_checked
+from racegate.cli.foreign.pictures import Written, write_causes, write_results_page
 from racegate.cli.foreign.searching import minimised_file, search_target
 from racegate.cli.foreign.versions import (
     AgainstOptions,
@@ -35,15 +36,17 @@ from racegate.cli.options import (
     say,
     stderr_console,
     tell,
-    write_text,
 )
-from racegate.cli.pictures import HtmlOption
+from racegate.cli.pictures import HtmlOption, OutOption
 from racegate.cli.replay import replay
 from racegate.cli.sets import CampaignOptions, campaign_options, with_set
 from racegate.history.exit_code import ExitCode
+from racegate.history.finding import Finding
 from racegate.history.gates.results import gated
+from racegate.history.outcome import RunResult
 from racegate.history.replayed import ReplaySummary
 from racegate.history.schedule import parse_holds
+from racegate.history.witness import SealedWitness
 from racegate.interpose.errors import BadInput
 from racegate.interpose.gpus import GPUS
 from racegate.interpose.outcome import CompileMode, DeviceKind
@@ -171,6 +174,7 @@ def run(
     against: AgainstOptions,
     ci: CiOptions,
     html: HtmlOption = None,
+    out: OutOption = None,
     json: JsonOption = None,
 ) -> None:
     """Run a program on the virtual CUDA device and judge the order of all it does: 0 no conflict, 1
@@ -202,12 +206,27 @@ def run(
     verdicts = msgspec.structs.replace(verdicts, benign=benign_of(strict))
     judged = with_comparison(result_of_program(verdicts, command, device), beside)
     result = msgspec.structs.replace(judged, baseline=ratchet_of([judged], ci, verdicts.benign))
-    tell(json, result, partial(_show, verdicts, result, command, ci.reasons()))
+    written = _write_causes(out, result, verdicts, checked)
+    tell(json, result, partial(_show, result, verdicts, written, ci.reasons()))
     code = _tell_ci(verdicts, result, ci, json)
-    _write_page(verdicts, command, html)
-    if witness is not None:
-        _save(verdicts, checked, witness, _told_again(device))
+    write_results_page(html, [result])
+    _save(verdicts, checked, witness, _told_again(device))
     raise typer.Exit(code if error_exitcode is None else _told_apart(code, result, error_exitcode))
+
+
+def _write_causes(
+    out: Path | None, result: ProgramResult, verdicts: ProgramVerdict, program: Program
+) -> Written:
+    """A page of each cause, and a witness of one that a run shows."""
+    found = {one.signature: one for one in witnesses_of(verdicts, program)}
+    let_stand = {one.signature for one in verdicts.suppressed}
+    standing = tuple(one for one in result.findings if one.signature not in let_stand)
+    told = msgspec.structs.replace(result, findings=standing)
+
+    def witness_of(run: RunResult, finding: Finding) -> SealedWitness | None:
+        return found.get(finding.signature)
+
+    return write_causes(out, [told], witness_of, benign=verdicts.benign)
 
 
 def _print_place(json: str | None) -> PrintPlace:
@@ -215,10 +234,15 @@ def _print_place(json: str | None) -> PrintPlace:
     return PrintPlace.STDERR if json == "-" else PrintPlace.PLAIN
 
 
-def _show(verdicts: ProgramVerdict, result: ProgramResult, command: str, reasons: Reasons) -> None:
-    """What a person reads after a run: beside a base what differs from it."""
+def _show(
+    result: ProgramResult, verdicts: ProgramVerdict, written: Written, reasons: Reasons
+) -> None:
+    """What is read, on standard error: what the program prints has the other. Beside a base what
+    differs from it.
+    """
     if result.comparison is None:
-        print(printable_lines(render(verdicts, command)), file=sys.stderr)
+        text = render(verdicts, result.scenario, written)
+        print(printable_lines(text), file=sys.stderr)
     else:
         print_comparison(stderr_console(), result, reasons)
         code = gated([result], result.baseline).exit_code()
@@ -338,14 +362,11 @@ def _told_again(
     return told + (["--compile", compiling.value] if compiling else [])
 
 
-def _write_page(verdicts: ProgramVerdict, command: str, html: Path | None) -> None:
-    if html is not None:
-        from racegate.report.timeline.program import program_page
-
-        write_text(html, program_page(verdicts, command))
-
-
-def _save(verdicts: ProgramVerdict, program: Program, target: Path, where: list[str]) -> None:
+def _save(
+    verdicts: ProgramVerdict, program: Program, target: Path | None, where: list[str]
+) -> None:
+    if target is None:
+        return
     files = save_witnesses(verdicts, program, target)
     for file in files:
         replay_it = shlex.join(["racegate", "torch", "replay", *where, str(file)])
