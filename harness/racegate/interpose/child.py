@@ -13,14 +13,13 @@ import gc
 import os
 import runpy
 import sys
-import threading
 import traceback
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from types import FrameType, TracebackType
-from typing import NoReturn
+from types import FrameType
+from typing import Any, NoReturn
 
 import msgspec
 import torch
@@ -28,8 +27,10 @@ import torch
 from racegate.history.finding import Race, place_name
 from racegate.interpose.compiling import compiled_regions, follow_compiler, import_compiler
 from racegate.interpose.current import ProgramRun, set_run
+from racegate.interpose.debugger import connected
 from racegate.interpose.device.calls import LoggedRuntime
 from racegate.interpose.device.copies import COPIES
+from racegate.interpose.device.frames import is_program_file
 from racegate.interpose.device.library import Library
 from racegate.interpose.device.listener import Listener
 from racegate.interpose.device.queue import WorkQueue
@@ -42,10 +43,24 @@ from racegate.interpose.gpus import GPUS, VIRTUAL_GPU, GpuFacts
 from racegate.interpose.kernels.memo import Memo
 from racegate.interpose.other_sources import PlaceWatch, read_instead
 from racegate.interpose.outcome import DEVICE, CompileMode, DeviceKind, Ending, Job, Outcome, Plan
-from racegate.interpose.program.failures import code_of_exit, is_ours, missing_for, words_for
-from racegate.interpose.program.imports import track_allocator_settings
-from racegate.interpose.program.install import Installed, enter, facts_seen, install
-from racegate.interpose.program.leftovers import adopt_orphans, end_children
+from racegate.interpose.program.failures import (
+    code_of_exit,
+    is_ours,
+    missing_for,
+    program_part,
+    words_for,
+)
+from racegate.interpose.program.imports import (
+    import_from,
+    imported_from,
+    track_allocator_settings,
+)
+from racegate.interpose.program.install import Installed, enter, install
+from racegate.interpose.program.leftovers import (
+    adopt_orphans,
+    end_as_python_does,
+    end_children,
+)
 from racegate.interpose.program.names import buffer_name
 from racegate.interpose.program.processes import seen_of_children, track_processes
 from racegate.interpose.program.stdin import RewoundInput
@@ -59,7 +74,6 @@ from racegate.order.findings import NamedConflict, races_of
 from racegate.order.recorder import Conflict
 
 RESULT_FD_MIN = 512
-THREADS_LEFT = "threads that still ran at the end of the program (what they did later)"
 COMPLETE = (Ending.FINISHED, Ending.FAILED)  # the script came to its end, whatever that is
 _TORN = "copies in a finding that land as a whole (a torn copy is not tried)"
 
@@ -94,6 +108,7 @@ class Child:
         self._kept_open: int | None = None
         self._pid = 0
         self._gpu: GpuFacts | None = None
+        self._path = ""
         self._named: dict[int, NamedConflict] = {}
         self._rank: Rank | None = None
         self._places = PlaceWatch(self.session)
@@ -107,18 +122,10 @@ class Child:
             listener=listener,
         )
 
-    @property
-    def own_threads(self) -> int:
-        """Threads of this process that are none of the program's: one listens to other ranks."""
-        return int(self._rank is not None)
-
     def join(self, link: RankLink, ranks: int) -> None:
         """In the forked process: it is one of so many ranks, which are at the other end."""
-        library, session = self.installed.library, self.session
-        library.set_gpus(ranks)
-        self._rank = Rank(link, session, stop=self._stop, refuse=self.refuse)
-        self._rank.connect(self.installed.calls, library)
-        torch.set_num_threads(1)  # as torchrun does: ranks share the cores
+        rank = self._rank = Rank(link, self.session, stop=self._stop, refuse=self.refuse)
+        rank.connect(self.installed.calls, self.installed.library, ranks=ranks)
 
     def begin(self, job: Job) -> None:
         """In the forked process: this run's plan."""
@@ -130,6 +137,7 @@ class Child:
         os.close(opened)
         write_stacks_on_signal(Path(job.stacks), self._stop)
         self._be_gpu(job)
+        self._path = job.path
         is_virtual = self._kind is DeviceKind.VIRTUAL
         compiling = job.compiling if is_virtual else CompileMode.EAGER
         follow_compiler(self.session, compiling, self.refuse)
@@ -165,11 +173,19 @@ class Child:
     def _make_queue(self, plan: Plan) -> WorkQueue:
         if self._rank is not None:
             return RankQueue(plan.holds, self._rank, records=plan.is_recording)
-        return self.installed.make_queue(
-            plan.holds,
-            settles=plan.settles,
-            limit_s=plan.hold_limit_s,
-        )
+        made, settles, limit_s = self.installed.make_queue, plan.settles, plan.hold_limit_s
+        told = self._debugged(plan.debugger) if plan.debugger else None
+        return made(plan.holds, settles=settles, limit_s=limit_s, on_landing=told)
+
+    def _debugged(self, place: str) -> Callable[[str], None]:
+        """Stops at a landing. What a person looks at there is nobody's access."""
+        debugger = connected(place, lambda frame: is_program_file(frame.f_code.co_filename))
+
+        def stop(label: str) -> None:
+            with self.session.own():
+                debugger.stop(label)
+
+        return stop
 
     def go_on(self, result: Path) -> None:
         """This process was forked in the middle of a run: what comes of it is another result."""
@@ -213,6 +229,7 @@ class Child:
             torch_version=str(torch.__version__),
             gpu=self._gpu,
             compiled_regions=compiled_regions(),
+            imported=imported_from(self._path) if self._path else 0,
             places=self._places.seen(),
             waits=session.recorder.prices,
         )
@@ -270,15 +287,30 @@ class Child:
         self._named[id(conflict)] = NamedConflict(conflict, name, reused_at)
 
 
-def run_program(child: Child, argv: list[str]) -> int:
-    """Runs a script, or `-m` a module, as Python would; returns its exit code."""
-    sys.argv = argv[1:] if argv[0] == "-m" else argv
+def facts_seen(properties: Any) -> GpuFacts:
+    """properties: as `torch.cuda.get_device_properties` returns them, of any device"""
+    return GpuFacts(
+        name=properties.name,
+        memory_bytes=properties.total_memory,
+        compute_capability=(properties.major, properties.minor),
+        sm_count=properties.multi_processor_count,
+        sm_threads=properties.max_threads_per_multi_processor,
+        sm_shared_bytes=getattr(properties, "shared_memory_per_multiprocessor", 0),
+        l2_bytes=getattr(properties, "L2_cache_size", 0),
+    )
+
+
+def run_program(child: Child, argv: list[str], path: str = "") -> int:
+    """Runs a script, or `-m` a module, as Python would; returns its exit code. path: as of a Job"""
+    is_module = argv[0] == "-m"
+    sys.argv = argv[1:] if is_module else argv
+    sys.path.insert(0, os.getcwd() if is_module else str(Path(argv[0]).resolve().parent))
+    if path:
+        import_from(path)
     try:
-        if argv[0] == "-m":
-            sys.path.insert(0, os.getcwd())
+        if is_module:
             runpy.run_module(argv[1], run_name="__main__", alter_sys=True)
         else:
-            sys.path.insert(0, str(Path(argv[0]).resolve().parent))
             runpy.run_path(argv[0], run_name="__main__")
         code, message = 0, ""
     except SystemExit as exit:
@@ -287,42 +319,17 @@ def run_program(child: Child, argv: list[str]) -> int:
         child.finish(Ending.INTERRUPTED, INTERRUPTED)
         return INTERRUPTED
     except BaseException as error:  # noqa: BLE001  the script's own failure, told as Python tells it
-        traceback.print_exception(type(error), error, _program_part(error.__traceback__))
+        traceback.print_exception(
+            type(error), error, program_part(error.__traceback__, below=__file__)
+        )
         if missing := missing_for(error):
             child.refuse(missing)
         if is_ours(error):
             child.refuse(words_for(error, "the program"))
         code, message = 1, f"{type(error).__name__}: {error}"
-    end_as_python_does(child.session, own_threads=child.own_threads)
+    end_as_python_does(child.session)
     child.finish(Ending.FAILED if code else Ending.FINISHED, code, message)
     return code
-
-
-def end_as_python_does(session: Session, *, own_threads: int = 0) -> None:
-    """What runs behind the script is judged too: threads that are no daemons, what executors have
-    left, `atexit` and `weakref.finalize`, and `__del__` of what nothing holds any more.
-
-    own_threads: how many are ours
-    """
-    try:
-        threading._shutdown()  # type: ignore[attr-defined]
-        gc.collect()  # before torch takes back, at exit, what runs operators here
-        atexit._run_exitfuncs()
-    except KeyboardInterrupt:
-        pass  # told to stop in its last moments: what was found is told
-    left = len(sys._current_frames()) - 1 - own_threads
-    if left:
-        session.not_seen[THREADS_LEFT] += left
-
-
-def _program_part(trace: TracebackType | None) -> TracebackType | None:
-    """Without the frames of this module and of runpy."""
-    while trace is not None and trace.tb_next is not None:
-        name = trace.tb_frame.f_code.co_filename
-        if name != __file__ and "runpy" not in name:
-            break
-        trace = trace.tb_next
-    return trace
 
 
 def leave(code: int) -> NoReturn:
@@ -335,15 +342,13 @@ def leave(code: int) -> NoReturn:
 
 
 def run_ranks(child: Child, job: Job) -> None:
-    """Runs the program as ranks, each in a process that this one forks and ends; writes what they
-    came to.
-    """
+    """Runs the program as ranks, each in a process of its own, and writes what they came to."""
 
     def begin(seat: RankSettings, link: RankLink) -> NoReturn:
         child.join(link, seat.ranks)
         plan = msgspec.structs.replace(job.plan, holds=holds_of(seat.rank, job.plan.holds))
         child.begin(msgspec.structs.replace(job, plan=plan, result=seat.result, stacks=seat.stacks))
-        leave(run_program(child, list(job.argv)))
+        leave(run_program(child, list(job.argv), job.path))
 
     outcome = lead(job.ranks, Path(job.stacks), begin, is_quiet=job.is_quiet)
     Path(job.result).write_bytes(msgspec.json.encode(outcome))
@@ -368,7 +373,7 @@ def serve(child: Child, server: JobServer[Job], stdin: RewoundInput) -> None:
         if job.ranks:
             run_ranks(child, job)
         child.begin(job)
-        leave(run_program(child, list(job.argv)))
+        leave(run_program(child, list(job.argv), job.path))
 
 
 def _end_leftovers(job: Job) -> None:

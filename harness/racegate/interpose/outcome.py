@@ -59,6 +59,8 @@ Sources = tuple[tuple[str, str], ...]
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """How a run is made. polls: how many queries are first answered "not ready".
 
+    debugger: the socket of one that stops where a held operation lands, empty for none
+
     Of a real GPU: settles: what is not held runs at once, as on the virtual device (a run with
     holds always does); hold_limit_s: how long a latch may stand.
     """
@@ -68,6 +70,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     is_recording: bool = True
     settles: bool = False
     hold_limit_s: float = 10.0
+    debugger: str = ""
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,6 +81,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     memory_bytes: what the virtual device has, 0 for what its GPU has
     gpu: which of `GPUS` it says that it is; empty for none of them, with half of the host's memory
     ranks: as how many ranks it runs, each a process; 0: as one process without ranks
+    path: a folder whose packages come before all others; empty for none
     compiling: how compiled regions run; None: as they were compiled where this torch and this
         device can; compiles: the program is known to have some, so the compiler is imported once
         for this run and those behind it
@@ -93,6 +97,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     memory_bytes: int = 0
     gpu: str = ""
     ranks: int = 0
+    path: str = ""
     compiling: CompileMode | None = None
     compiles: bool = False
     suppressed: tuple[str, ...] = ()
@@ -140,6 +145,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     gpu: what the device said of itself, where a program could ask
     compiled_regions: graphs that `torch.compile` made of the program's code, which ran as compiled
     ranks: as how many it ran, 0 as one process; disagreements: what these did wrong together
+    imported: modules that came from the folder of its job
     places: what was in scope where a run with other sources asked, by the key it asked with
     waits: of a run with other sources, by `file:line` of a wait, how many operations it had to wait
         for that its stream or thread did not know to be complete, all turns together
@@ -161,6 +167,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     compiled_regions: int = 0
     ranks: int = 0
     disagreements: tuple[RankFinding, ...] = ()
+    imported: int = 0
     places: dict[str, PlaceSeen] = {}
     waits: dict[str, int] = {}
 

@@ -48,6 +48,7 @@ class HostThreads:
 
     acting: the lanes of those that touched pinned memory or gave the device work, but for the first
         thread, and for what autograd does for it
+    ours: threads that are none of the program's, as `threading.get_ident` numbers them
     """
 
     def __init__(self, recorder: Recorder, number: Callable[[], int]) -> None:
@@ -60,6 +61,7 @@ class HostThreads:
         self._served: dict[int, _Caller] = {}  # by an autograd thread: for whom it worked last
         self.calling: list[_Caller] = []
         self.acting: set[int] = set()
+        self.ours: set[int] = set()
         self._expected = set(self._lanes.values())
 
     def begin(self, name: str) -> None:

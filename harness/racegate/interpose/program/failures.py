@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from types import TracebackType
 
 _OURS = str(Path(__file__).parents[2])
 # What torch's kernels, which are called from here too, never raise.
@@ -50,3 +51,13 @@ def code_of_exit(exit: SystemExit) -> int:
         return int(exit.code) & 0xFF
     print(exit.code, file=sys.stderr)
     return 1
+
+
+def program_part(trace: TracebackType | None, *, below: str) -> TracebackType | None:
+    """Without the frames of runpy, and of the file that runs the program."""
+    while trace is not None and trace.tb_next is not None:
+        name = trace.tb_frame.f_code.co_filename
+        if name != below and "runpy" not in name:
+            break
+        trace = trace.tb_next
+    return trace

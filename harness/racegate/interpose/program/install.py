@@ -19,7 +19,6 @@ from racegate.interpose.device.frames import without_ours
 from racegate.interpose.device.library import Library
 from racegate.interpose.device.queue import Queue, WorkQueue
 from racegate.interpose.device.session import Session
-from racegate.interpose.gpus import GpuFacts
 from racegate.interpose.kernels.interpreted.driver import answer_for_driver
 from racegate.interpose.kernels.memo import Memo
 from racegate.interpose.kernels.run import Kernels
@@ -56,10 +55,18 @@ class Installed:
         self.kernels.shapes.load(shapes)
 
     def make_queue(
-        self, holds: Holds, *, settles: bool = False, limit_s: float = 10.0
+        self,
+        holds: Holds,
+        *,
+        settles: bool = False,
+        limit_s: float = 10.0,
+        on_landing: Callable[[str], None] | None = None,
     ) -> WorkQueue:
-        """settles, limit_s: of a real GPU; here what is not held runs at once, nothing hangs."""
-        return Queue(holds)
+        """settles, limit_s: of a real GPU; here what is not held runs at once, nothing hangs.
+
+        on_landing: see Queue
+        """
+        return Queue(holds, on_landing=on_landing)
 
     def read(self, value: object) -> tuple[bytes, str]:
         """The bytes of an observed value, and how to show them."""
@@ -217,16 +224,3 @@ def _draining(session: Session, original: Callable[..., Any]) -> Callable[..., A
 
     call.__doc__ = original.__doc__
     return call
-
-
-def facts_seen(properties: Any) -> GpuFacts:
-    """properties: as `torch.cuda.get_device_properties` returns them, of any device"""
-    return GpuFacts(
-        name=properties.name,
-        memory_bytes=properties.total_memory,
-        compute_capability=(properties.major, properties.minor),
-        sm_count=properties.multi_processor_count,
-        sm_threads=properties.max_threads_per_multi_processor,
-        sm_shared_bytes=getattr(properties, "shared_memory_per_multiprocessor", 0),
-        l2_bytes=getattr(properties, "L2_cache_size", 0),
-    )

@@ -138,9 +138,14 @@ class RankQueue(Queue):
                 return False
             if node not in self._pending:  # the device came to it meanwhile
                 return True
-        self._pending.remove(node)
-        work()
+        self._do(node)
         return True
+
+    def _do(self, node: QueuedWork) -> None:
+        self._pending.remove(node)
+        node.run()
+        if not isinstance(node.run, GroupWork):
+            self._tell([node])
 
     def _comes_near(self, target: QueuedWork) -> bool:
         """Runs what comes before an operation, and posts it; whether that is done."""
@@ -159,8 +164,7 @@ class RankQueue(Queue):
             if work.result is None:
                 self._ask(work)
                 return
-        self._pending.remove(node)
-        work()
+        self._do(node)
 
     def _is_behind_any(self, node: QueuedWork) -> bool:
         earlier = self._pending[: self._pending.index(node)]

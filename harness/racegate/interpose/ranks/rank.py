@@ -14,6 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
+
 from racegate.history.finding import Stack
 from racegate.interpose.device.calls import Calls
 from racegate.interpose.device.library import CallKind, Library
@@ -91,7 +93,6 @@ class Rank:
         self._numbers: Counter[tuple[int, tuple[int, int], bool]] = Counter()
         self._streams: set[int] = set()
         self._nodes = 0
-        self._own_thread = 0
         self._dismissed = _thread.allocate_lock()
         self._dismissed.acquire()
 
@@ -101,7 +102,7 @@ class Rank:
         begun.acquire()
 
         def listen() -> None:
-            self._own_thread = threading.get_ident()
+            self._session.host_threads.ours.add(threading.get_ident())
             begun.release()
             with self._session.own():
                 self._listen()
@@ -109,8 +110,12 @@ class Rank:
         _thread.start_new_thread(listen, ())
         begun.acquire()
 
-    def connect(self, calls: Calls, library: Library) -> None:
-        """The calls of NCCL come here, and what a conflict consists of is kept for the end."""
+    def connect(self, calls: Calls, library: Library, *, ranks: int) -> None:
+        """The calls of NCCL come here, and what a conflict consists of is kept for the end. ranks:
+        how many there are, and GPUs
+        """
+        library.set_gpus(ranks)
+        torch.set_num_threads(1)  # as torchrun does: ranks share the cores
         recorder = self._session.recorder
         calls.join_ranks(self.answer)
         recorder.tell_pairs(
@@ -259,7 +264,7 @@ class Rank:
         """The threads of Python that may do something while this one waits."""
         waiting = {waiter.ident for waiter in self._waiters.values()}
         calling = {caller.ident for caller in self._session.host_threads.calling}
-        own = {self._own_thread, threading.get_ident()}
+        own = {*self._session.host_threads.ours, threading.get_ident()}
         return tuple(map(_native_number, set(sys._current_frames()) - waiting - calling - own))
 
     def _wake(self, thread: int, answer: Down) -> None:
@@ -310,7 +315,7 @@ class Rank:
         return {
             _native_number(ident): self._session.stack(frame)
             for ident, frame in sys._current_frames().items()
-            if ident != self._own_thread and ident not in waiting | calling
+            if ident not in self._session.host_threads.ours | waiting | calling
         }
 
     def _send(self, message: Any) -> None:

@@ -52,6 +52,7 @@ class Program:
     memory_bytes: of the virtual device, 0 for what its GPU has; compiling: as of a Job
     gpu: which of `GPUS` the device says that it is; empty for none, with half of the host's memory
     ranks: as how many ranks it runs, as `torchrun` would start them; 0: as one process
+    path: a folder whose packages come before all others; empty for none
     sources: texts that it reads in the place of its files, as of a Job
     """
 
@@ -62,6 +63,7 @@ class Program:
     gpu: str = ""
     compiling: CompileMode | None = None
     ranks: int = 0
+    path: str = ""
     sources: Sources = ()
 
 
@@ -157,6 +159,7 @@ class DeviceServer:
                 memory_bytes=program.memory_bytes,
                 gpu=program.gpu,
                 ranks=program.ranks,
+                path=program.path,
                 compiling=program.compiling,
                 compiles=self._compiles,
                 is_quiet=is_quiet,
