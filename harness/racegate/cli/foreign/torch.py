@@ -210,10 +210,9 @@ def run(
         ask = partial(how, opened, checked, on_run=progress.show)
         if holds:
             verdicts = suppressing(under(opened, checked, holds, polls=not_ready), known)
-        elif no_store or not explores or ranks:
-            verdicts = ask()
         else:
-            verdicts = _behind_last_failures(ask, device, opened, checked)
+            is_new = no_store or not explores or ranks
+            verdicts = ask() if is_new else _behind_last_failures(ask, device, opened, checked)
         beside = compared_with(how, opened, base, verdicts, checked)
     told = _told_again(device, memory=memory, gpu=gpu, compiling=compiling, ranks=ranks)
     command, benign = shlex.join([*told, *program]), benign_of(strict)
