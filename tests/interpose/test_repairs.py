@@ -5,12 +5,21 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from cuda_torch import needs_cuda_torch
 from racegate.history.exit_code import ExitCode
-from racegate.report.targets.repairs import render_repair
+from racegate.interpose.errors import BadInput
+from racegate.report.targets.repairs import render_patch, render_repair
 from racegate.targets.program.judge import judge_on
 from racegate.targets.program.launch import DeviceServer, checked_program
 from racegate.targets.program.repairs.edges import WaitKind
+from racegate.targets.program.repairs.patches import (
+    PatchResult,
+    judge_patch,
+    patched,
+    read_patch,
+)
 from racegate.targets.program.repairs.proof import ProgramRepair, repair_program
 from repository import ROOT
 
@@ -163,6 +172,76 @@ def test_the_whole_device_is_waited_for_only_if_that_is_asked_for(
     assert [edge.waiter for edge in kept.edges] == ["host"]
     assert any("device waits" in text for text in kept.others)
     assert not any("device waits" in text for text in repaired(device, tmp_path, READ).others)
+
+
+HALF = """--- a/program.py
++++ b/program.py
+@@ -7,4 +7,5 @@
+
+ with torch.cuda.stream(side):
+     a.fill_(1)
++torch.cuda.synchronize()
+ b.copy_(a)
+"""
+OTHER_HALF = """--- program.py
++++ program.py
+@@ -12,2 +12,3 @@
+ with torch.cuda.stream(third):
++    third.wait_stream(torch.cuda.default_stream())
+     c.copy_(b)
+"""
+FIRST_TWICE = """@@ -6,2 +6,4 @@
+ torch.cuda.synchronize()
++side.wait_stream(third)
++torch.cuda.current_stream().wait_stream(side)
+
+"""
+
+
+def judged(
+    device: DeviceServer, folder: Path, diff: str, monkeypatch: pytest.MonkeyPatch
+) -> PatchResult:
+    monkeypatch.chdir(folder)
+    Path("program.py").write_text(TWO_EDGES)
+    patch = read_patch(diff, source="mine.diff")
+    program = checked_program((str(folder / "program.py"),))
+    return judge_patch(device, program, patch, source="mine.diff", runs_max=9)[0]
+
+
+def test_half_a_repair_is_refused_with_what_shows_the_other_half(
+    device: DeviceServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = judged(device, tmp_path, HALF, monkeypatch)
+    assert (len(found.repairs), len(found.leaves), found.exit_code) == (1, 1, ExitCode.FINDING)
+    assert found.leaves[0].holds
+    assert "torch.cuda.synchronize()" in found.host_waits[0]
+    assert "LEAVES" in render_patch(found, "mine.diff")
+
+
+def test_a_whole_repair_passes_and_what_it_does_not_need_is_named(
+    device: DeviceServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    diff = HALF.partition("@@")[0] + FIRST_TWICE + HALF[HALF.index("@@") :] + OTHER_HALF
+    found = judged(device, tmp_path, diff, monkeypatch)
+    assert (len(found.repairs), found.leaves, found.exit_code) == (2, (), ExitCode.CLEAN)
+    assert (found.after, found.unneeded) == ("PROVED", ("program.py:6",))
+
+
+@pytest.mark.parametrize(
+    ("diff", "said"),
+    [
+        ("nothing", "no change of a file"),
+        (HALF.replace("program.py", "gone.py"), "gone.py is neither"),
+        (HALF.replace("b.copy_(a)", "b.copy_(c)"), "does not fit"),
+    ],
+)
+def test_a_patch_that_does_not_fit_is_bad_input(
+    diff: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("program.py").write_text(TWO_EDGES)
+    with pytest.raises(BadInput, match=said):
+        patched(read_patch(diff, source="mine.diff"), source="mine.diff")
 
 
 def test_threads_that_hand_nothing_over_are_told_so(device: DeviceServer, tmp_path: Path) -> None:

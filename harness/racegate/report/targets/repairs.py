@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from racegate.targets.program.repairs.patches import PatchResult
 from racegate.targets.program.repairs.proof import ProgramRepair, PutIn, UnrepairedRace
 
 _WAITS = {
@@ -25,6 +26,23 @@ def render_repair(found: ProgramRepair, command: str) -> str:
         lines.append("others that repair as much, cheapest first:")
         lines += [f"  {text}" for text in found.others]
     return "\n".join([*lines, _closing(found, command)])
+
+
+def render_patch(found: PatchResult, name: str) -> str:
+    """What a patch does to a program. name: of the patch"""
+    lines = [f"repairs  {signature}" for signature in found.repairs]
+    for one in found.leaves:
+        lines += [f"LEAVES   {one.signature} {one.buffer}", f"  edge   {one.edge}"]
+        lines += [f"  shown  under: {hold}" for hold in one.holds]
+    lines += [f"ADDS     {signature}: a conflict that was not there" for signature in found.adds]
+    lines += [f"CHANGES  {found.refused}"] if found.refused else []
+    lines += [f"not needed: the change at {place}" for place in found.unneeded]
+    lines += [f"the host waits at {text}" for text in found.host_waits]
+    half = "all of it" if not found.leaves else f"{len(found.leaves)} conflicts are left"
+    said = half if found.repairs or found.leaves else "nothing was to be repaired"
+    return "\n".join(
+        [*lines, f"racegate: {name}: before {found.before}, after {found.after}: {said}"]
+    )
 
 
 def _under(found: ProgramRepair) -> str:

@@ -76,6 +76,13 @@ class PythonSource:
 
     # ---- what stands where
 
+    @property
+    def imports_torch(self) -> bool:
+        """Whether the module knows torch by that name."""
+        imports = [one for one in self._tree.body if isinstance(one, ast.Import)]
+        aliases = [alias for one in imports for alias in one.names]
+        return "torch" in {alias.asname or alias.name.partition(".")[0] for alias in aliases}
+
     def statement(self, line: int) -> str:
         """The text of the simple statement that a line is in, without its indentation. Raises
         NoPlaceError.
@@ -133,10 +140,7 @@ class PythonSource:
     def _made_in(self, scope: ast.AST, statements: Sequence[ast.stmt]) -> EventPlace:
         """A variable of a function or of the module, made before the first of the statements."""
         begun = min((self._directly_in(scope, one) for one in statements), key=_first_line)
-        imports = [one for one in self._tree.body if isinstance(one, ast.Import)]
-        aliases = [alias for one in imports for alias in one.names]
-        names = {alias.asname or alias.name.partition(".")[0] for alias in aliases}
-        imported = "" if "torch" in names else "import torch\n"
+        imported = "" if self.imports_torch else "import torch\n"
         text = f"{imported}{NAME} = torch.cuda.Event()"
         return EventPlace(NAME, LineEdit(_first_line(begun), LineSide.BEFORE, text))
 

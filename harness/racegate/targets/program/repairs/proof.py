@@ -17,14 +17,9 @@ from racegate.scenario.strict import StrictStruct
 from racegate.targets.program.judge import judge_on
 from racegate.targets.program.launch import DeviceServer, Program
 from racegate.targets.program.repair import diff_of
+from racegate.targets.program.repairs.candidates import PossibleEdges, probing
 from racegate.targets.program.repairs.choice import cheapest_sets
-from racegate.targets.program.repairs.edges import (
-    PossibleEdges,
-    SourceEdge,
-    SourceFiles,
-    WaitKind,
-    probing,
-)
+from racegate.targets.program.repairs.edges import SourceEdge, SourceFiles, WaitKind
 from racegate.targets.program.repairs.trials import EdgeTrial, RunsSpentError, Trials, cost_of
 from racegate.targets.program.source import NoPlaceError
 
@@ -126,7 +121,7 @@ class _Attempt:
             candidates = PossibleEdges(trials.texts, places)
             for group in by_cause(races):
                 edges = _interleaved(
-                    [list(candidates.of(race, waiter_max=self.waiter_max)) for race in group]
+                    [candidates.of(race, waiter_max=self.waiter_max) for race in group]
                 )
                 for edge in edges[: EACH_MAX + 2 * len(group)]:
                     if edge not in tried:
