@@ -5,15 +5,20 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+import msgspec
 import pytest
+from litmus.registry import Expected, load
+from repairs import RepairedProgram, table
 
 from cuda_torch import needs_cuda_torch
 from racegate.history.exit_code import ExitCode
 from racegate.interpose.errors import BadInput
+from racegate.interpose.outcome import Ending, Plan
 from racegate.report.targets.repairs import render_patch, render_repair
 from racegate.targets.program.judge import judge_on
-from racegate.targets.program.launch import DeviceServer, checked_program
+from racegate.targets.program.launch import DeviceServer, Program, checked_program
 from racegate.targets.program.repairs.edges import WaitKind
+from racegate.targets.program.repairs.exported import export_test, plain_source
 from racegate.targets.program.repairs.patches import (
     PatchResult,
     judge_patch,
@@ -24,6 +29,7 @@ from racegate.targets.program.repairs.proof import ProgramRepair, repair_program
 from repository import ROOT
 
 pytestmark = needs_cuda_torch
+REPORTS = ROOT / "reports" / "interposer"
 LOADER = ROOT / "docs" / "examples" / "loader.py"
 BEGIN = """
 import torch
@@ -244,6 +250,27 @@ def test_a_patch_that_does_not_fit_is_bad_input(
         patched(read_patch(diff, source="mine.diff"), source="mine.diff")
 
 
+def test_an_exported_test_passes_without_racegate(device: DeviceServer, tmp_path: Path) -> None:
+    """In it the program as it is corrupts a value when one copy is late; repaired it does not."""
+    program = checked_program((str(LOADER),))
+    (one,) = judge_on(device, program, explores=True, runs_max=9, is_quiet=True).judged
+    text = export_test(device, program, one.race.signature, one.holds)
+    assert "racegate" not in text
+    (tmp_path / "test_race.py").write_text(text)
+    exported = Program(("-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)))
+    ran = device.run(exported, Plan(), is_quiet=True)
+    assert (ran.ending, ran.exit_code) == (Ending.FINISHED, 0), ran.message
+    (tmp_path / "test_race.py").write_text(text.replace("!=", "=="))
+    assert device.run(exported, Plan(), is_quiet=True).exit_code == 1
+
+
+def test_a_program_that_observes_nothing_is_not_exported() -> None:
+    with pytest.raises(BadInput, match="observes nothing"):
+        plain_source("import torch\n")
+    with pytest.raises(BadInput, match="more of racegate"):
+        plain_source("import racegate\nracegate.observe('a', 1)\nracegate.recording()\n")
+
+
 def test_threads_that_hand_nothing_over_are_told_so(device: DeviceServer, tmp_path: Path) -> None:
     found = repaired(device, tmp_path, THREADS)
     assert (len(found.left), found.exit_code) == (1, ExitCode.FINDING)
@@ -264,3 +291,12 @@ def test_a_program_without_conflicts_needs_nothing(device: DeviceServer, tmp_pat
 def test_a_program_that_fails_is_not_repaired(device: DeviceServer, tmp_path: Path) -> None:
     found = repaired(device, tmp_path, "raise SystemExit(5)")
     assert found.exit_code == ExitCode.SCRIPT_FAILED
+
+
+def test_every_racy_litmus_program_is_repaired_or_the_reason_is_said() -> None:
+    """The table has all of them, and says what its file of results says."""
+    rows = msgspec.json.decode((REPORTS / "repairs.json").read_bytes(), type=list[RepairedProgram])
+    racy = [one.name for one in load().values() if one.expected is Expected.RACY]
+    assert [row.name for row in rows] == racy
+    assert [row.name for row in rows if not (row.is_proved or row.is_explained)] == []
+    assert (REPORTS / "repairs.md").read_text() == table(rows)

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from racegate.cli.foreign.torch import MemoryOption, SearchProgress
-from racegate.cli.options import JsonOption, RunTimeoutOption, place_to_write, say, tell
+from racegate.cli.options import JsonOption, RunTimeoutOption, place_to_write, say, tell, write_text
 from racegate.history.exit_code import ExitCode
 from racegate.history.schedule import Holds, parse_holds
 from racegate.interpose.outcome import DeviceKind
@@ -22,6 +22,7 @@ from racegate.targets.common.server import PrintPlace
 from racegate.targets.program.launch import Program, checked_program, open_device
 from racegate.targets.program.repair import SOURCE_BYTES_MAX
 from racegate.targets.program.repairs.edges import WaitKind
+from racegate.targets.program.repairs.exported import export_test
 from racegate.targets.program.repairs.patches import judge_patch, read_patch
 from racegate.targets.program.repairs.proof import repair_program
 from racegate.targets.program.workflow.witness import PROGRAM_WITNESSES, save_witnesses
@@ -115,3 +116,25 @@ def _read(argv: list[str], *, memory: int, timeout_s: float) -> tuple[Program, s
     witness = PROGRAM_WITNESSES.load(Path(argv[0]))
     program = witness.subject.checked(DeviceKind.VIRTUAL, timeout_s=timeout_s)
     return program, witness.signature, parse_holds(witness.holds)
+
+
+export_app = typer.Typer(add_completion=False)
+
+
+@export_app.command("export")
+def export(
+    witness: Annotated[Path, typer.Argument(metavar="WITNESS", help="Of a program.")],
+    pytest: Annotated[
+        Path,
+        typer.Option("--pytest", metavar="FILE", callback=place_to_write, help="The test's file."),
+    ],
+) -> None:
+    """Write the finding of a witness as a test that needs no racegate: the program corrupts when
+    one operation is late, and with its repair it does not.
+    """
+    known = PROGRAM_WITNESSES.load(witness)
+    program = known.subject.checked(DeviceKind.VIRTUAL)
+    with open_device(stdout=PrintPlace.STDERR) as device:
+        text = export_test(device, program, known.signature, parse_holds(known.holds))
+    write_text(pytest, text)
+    say(f"wrote {pytest}: pytest {pytest} on a GPU, or racegate torch run -m pytest {pytest}")

@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 EVENT, RETURNED = "landed", "returned"
+HANDOVERS = ("join", "result", "shutdown", "get", "acquire")  # calls that wait for another thread
 NAME = "@event@"  # stands in lines until the names of a source are known
 
 
@@ -121,6 +122,19 @@ class PythonSource:
             for target in node.targets
         ]
         return name if is_whole and targets.count(name) == 1 else None
+
+    def handovers_behind(self, line: int) -> tuple[int, ...]:
+        """The lines of statements behind a line, in its function, that wait for another thread."""
+        scope = self._scopes(self._innermost(line))[0]
+        found = [
+            node.lineno
+            for node in _statements(scope)
+            if isinstance(node, ast.Expr)
+            and isinstance(node.value, ast.Call)
+            and isinstance(node.value.func, ast.Attribute)
+            and node.value.func.attr in HANDOVERS
+        ]
+        return tuple(sorted(at for at in found if at > line))
 
     def home(self, first: int, second: int) -> EventPlace:
         """Where an event lives that is recorded at one line and waited for at another. Raises

@@ -38,6 +38,8 @@ def apart(race: Race) -> tuple[Stack, Stack]:
     not tell them apart. At least the innermost of each.
     """
     first, second = race.first.stack, race.second.stack
+    if first[:1] == second[:1]:  # a loop somewhere around that line
+        return first[:FRAMES_MAX], second[:FRAMES_MAX]
     shared = 0
     while shared < min(len(first), len(second)) - 1 and first[~shared] == second[~shared]:
         shared += 1
@@ -71,10 +73,17 @@ class PossibleEdges:
     def of(self, race: Race, *, waiter_max: WaitKind = WaitKind.HOST) -> list[SourceEdge]:
         """For one conflict, the nearest first. waiter_max: the dearest wait that may be made"""
         first, second = race.first, race.second
-        if first.is_host or (first.lane == second.lane and race.hazard is not Hazard.REUSE):
-            return []
         here, there = apart(race)
-        makers = [
+        is_one_lane = first.lane == second.lane and race.hazard is not Hazard.REUSE
+        makers = [self._handed_over_earlier(here), self._handed_over_earlier(there)]
+        if not (first.is_host or is_one_lane):
+            makers += self._of_the_device(race, here, there)
+        found = [edge for made in makers for edge in _possible(made) if edge.waiter <= waiter_max]
+        return sorted(filter(self._is_writable, found), key=lambda edge: edge.depth)
+
+    def _of_the_device(self, race: Race, here: Stack, there: Stack) -> list[Iterator[SourceEdge]]:
+        first, second = race.first, race.second
+        return [
             self._moved(race, there),
             self._second_buffer(race, there),
             self._record_stream(race, here),
@@ -83,8 +92,25 @@ class PossibleEdges:
             self._behind(first, second, here),
             self._device_waits(there),
         ]
-        found = [edge for made in makers for edge in _possible(made) if edge.waiter <= waiter_max]
-        return sorted(filter(self._is_writable, found), key=lambda edge: edge.depth)
+
+    def _handed_over_earlier(self, stack: Stack) -> Iterator[SourceEdge]:
+        """A wait for another thread that stands behind an access, moved before it."""
+        for depth, frame in enumerate(stack):
+            source = self._texts.of(frame[0])
+            for line in source.handovers_behind(frame[1]):
+                yield self._moving((frame[0], line, frame[2]), frame, depth, WaitKind.HOST)
+
+    def _moving(self, late: Frame, frame: Frame, depth: int, waiter: WaitKind) -> SourceEdge:
+        text = self._texts.of(late[0]).statement(late[1])
+        one = LineEdit(frame[1], LineSide.BEFORE, text)
+        return SourceEdge(
+            kind=EdgeKind.MOVED,
+            waiter=waiter,
+            words=f"the wait at {place_name((late,))} moved before {place_name((frame,))}",
+            depth=depth,
+            edits=(FileEdit(path=path_of(frame[0]), insertions=(one,), removed=(late[1],)),),
+            wait=(frame[0], one),
+        )
 
     def _is_writable(self, edge: SourceEdge) -> bool:
         try:
@@ -109,7 +135,7 @@ class PossibleEdges:
         found += seen.streams.get(lane, ())[:2]
         return found + ([DEFAULT] if lane == DEFAULT_LANE else [])
 
-    def _stream(self, key: str, lane: str) -> str | None:
+    def stream(self, key: str, lane: str) -> str | None:
         """The same, where the current stream needs a name too; None: nothing names it there."""
         names = self._expressions(key, lane)
         return (names[0] or CURRENT) if names else None
@@ -164,13 +190,13 @@ class PossibleEdges:
         """
         for depth, frame in enumerate(there):
             key = key_of(frame, LineSide.BEFORE)
-            source = self._stream(key, first.lane)
+            source = self.stream(key, first.lane)
             seen = self._places.get(key, PlaceSeen())
             others = [name for lane, names in seen.streams.items() for name in names[:1]]
             for stream in dict.fromkeys([*([source] if source else []), *others, DEFAULT]):
                 if second.is_host:
                     yield self._waits(frame, f"{stream}.synchronize()", depth, second)
-                elif (waiting := self._stream(key, second.lane)) and waiting != stream:
+                elif (waiting := self.stream(key, second.lane)) and waiting != stream:
                     yield self._waits(frame, f"{waiting}.wait_stream({stream})", depth, second)
 
     def _waits(self, frame: Frame, text: str, depth: int, second: Side) -> SourceEdge:
@@ -208,7 +234,7 @@ class PossibleEdges:
         """The wait stands behind the first access: also where the second is seen late."""
         for depth, frame in enumerate(here):
             key = key_of(frame, LineSide.AFTER)
-            source, waiting = self._stream(key, first.lane), self._stream(key, second.lane)
+            source, waiting = self.stream(key, first.lane), self.stream(key, second.lane)
             if source is not None and second.is_host:
                 text, waiter = f"{source}.synchronize()", WaitKind.HOST
             elif source is not None and waiting is not None and source != waiting:
@@ -223,24 +249,15 @@ class PossibleEdges:
         late = race.late[0]
         for depth, frame in enumerate(there):
             if (frame[0], frame[2]) == (late[0], late[2]):
-                text = self._texts.of(late[0]).statement(late[1])
-                one = LineEdit(frame[1], LineSide.BEFORE, text)
-                path = path_of(frame[0])
-                yield SourceEdge(
-                    kind=EdgeKind.MOVED,
-                    waiter=WaitKind.HOST if race.second.is_host else WaitKind.STREAM,
-                    words=f"the wait at {place_name((late,))} moved before {place_name((frame,))}",
-                    depth=depth,
-                    edits=(FileEdit(path=path, insertions=(one,), removed=(late[1],)),),
-                    wait=(frame[0], one),
-                )
+                waiter = WaitKind.HOST if race.second.is_host else WaitKind.STREAM
+                yield self._moving(late, frame, depth, waiter)
 
     def _record_stream(self, race: Race, here: Stack) -> Iterator[SourceEdge]:
         if race.hazard is not Hazard.REUSE:
             return
         for depth, frame in enumerate(here):
             key = key_of(frame, LineSide.AFTER)
-            stream, seen = self._stream(key, race.first.lane), self._places.get(key, PlaceSeen())
+            stream, seen = self.stream(key, race.first.lane), self._places.get(key, PlaceSeen())
             for tensor in seen.tensors if stream is not None else ():
                 text = f"{tensor}.record_stream({stream})"
                 kind, waiter = EdgeKind.RECORD_STREAM, WaitKind.NOBODY

@@ -27,7 +27,7 @@ class EdgeKind(StrEnum):
     EVENT: an event is recorded behind the first and waited for before the second
     STREAM: before the second, its stream or the host waits for all that a stream was given
     JOIN: behind the first, the stream of the second, or the host, waits for the stream of the first
-    MOVED: a wait of the program stands earlier
+    MOVED: a wait of the program stands earlier, for an event, a stream or another thread
     RECORD_STREAM: the allocator is told which stream uses the memory
     SECOND_BUFFER: what would be overwritten is left alone, and another buffer takes its place
     DEVICE: the host waits for the whole device

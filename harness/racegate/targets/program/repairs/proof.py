@@ -168,6 +168,16 @@ class _Attempt:
         return together
 
 
+def repairing_edges(trials: Trials) -> tuple[SourceEdge, ...]:
+    """The cheapest edges that order what can be ordered of a program whose trials have begun."""
+    races = trials.base.outcome.findings
+    names = frozenset(race.signature for race in races)
+    attempt = _Attempt(trials, names, WaitKind.HOST, lambda made, most: None)
+    attempt.try_all(races)
+    best = attempt.best()
+    return () if best is None else best.edges
+
+
 def repair_program(
     device: DeviceServer,
     program: Program,
@@ -284,7 +294,7 @@ def _why_not(race: Race, said: Sequence[str], *, is_complete: bool) -> str:
     if race.first.is_host:
         return (
             f"{race.first.lane} touches it first: threads have to hand over to each other (a "
-            "queue, a lock, a join), no event of the device orders them"
+            "queue, a lock, a join), and none of their waits orders them where it could be moved to"
         )
     if race.first.lane == race.second.lane:
         return (
