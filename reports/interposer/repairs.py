@@ -16,7 +16,6 @@ import msgspec
 
 from racegate.interpose.build import find_toolkit
 from racegate.interpose.outcome import DeviceKind
-from racegate.report.targets.repairs import price_text
 from racegate.scenario.strict import StrictStruct
 from racegate.scenario.untrusted.files import write_json
 from racegate.targets.common.server import open_server
@@ -88,7 +87,7 @@ def table(rows: list[RepairedProgram]) -> str:
 
 def _row(row: RepairedProgram) -> str:
     found = row.repair
-    price = "; ".join(price_text(edge) for edge in found.edges)
+    price = "; ".join(edge.price for edge in found.edges)
     said = [edge.words for edge in found.edges] + [f"LEFT: {one.reason}" for one in found.left]
     text = "; ".join(f"`{one}`" if "(" in one else one for one in said) or found.reason
     return f"| {row.name} | {len(found.conflicts)} | {len(found.edges)} | {price} | {text} |"

@@ -271,8 +271,14 @@ def test_a_program_that_observes_nothing_is_not_exported() -> None:
         plain_source("import racegate\nracegate.observe('a', 1)\nracegate.recording()\n")
 
 
-def test_threads_that_hand_nothing_over_are_told_so(device: DeviceServer, tmp_path: Path) -> None:
+def test_a_join_is_moved_before_what_it_orders(device: DeviceServer, tmp_path: Path) -> None:
     found = repaired(device, tmp_path, THREADS)
+    assert [(edge.kind, edge.waiter) for edge in found.edges] == [("moved", "host")]
+    assert "-worker.join()" in found.diff
+
+
+def test_threads_that_hand_nothing_over_are_told_so(device: DeviceServer, tmp_path: Path) -> None:
+    found = repaired(device, tmp_path, THREADS.replace("worker.join()", ""))
     assert (len(found.left), found.exit_code) == (1, ExitCode.FINDING)
     assert "hand over" in render_repair(found, "program.py")
 

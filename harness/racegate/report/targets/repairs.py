@@ -5,13 +5,6 @@ from __future__ import annotations
 from racegate.targets.program.repairs.patches import PatchResult
 from racegate.targets.program.repairs.proof import ProgramRepair, PutIn, UnrepairedRace
 
-_WAITS = {
-    "nobody": "nobody waits",
-    "stream": "a stream waits",
-    "host": "the host waits",
-    "device": "the host waits for the whole device",
-}
-
 
 def render_repair(found: ProgramRepair, command: str) -> str:
     """All but the diff. command: the script with its arguments"""
@@ -52,19 +45,11 @@ def _under(found: ProgramRepair) -> str:
 def _edge_lines(at: int, edge: PutIn) -> list[str]:
     return [
         f"edge {at}  {edge.words}",
-        f"  price    {price_text(edge)}",
+        f"  price    {edge.price}",
         f"  repairs  {', '.join(edge.repairs)}",
         f"  without  {', '.join(edge.without)} again",
         "",
     ]
-
-
-def price_text(edge: PutIn) -> str:
-    """Who waits for an edge, and for how much."""
-    if edge.waiter == "nobody":
-        return _WAITS[edge.waiter]
-    plural = "" if edge.operations == 1 else "s"
-    return f"{_WAITS[edge.waiter]}, for {edge.operations} operation{plural} that it did not know of"
 
 
 def _left_lines(one: UnrepairedRace) -> list[str]:

@@ -116,7 +116,7 @@ def _turns(trials: Trials, control: str, script: str, hold: Hold, race: Race) ->
     latch, base = LATCH.read_text(), trials.base.outcome
     second = next((b for a, b in race.pairs if a == hold.op), race.second.label)
     for close_at, open_at in _nearest(_number(hold.op), _number(second)):
-        start = f"{latch}\nlatch = Latch({close_at}, {open_at})\n"
+        start = f"{latch}\nlatch = StreamLatch({close_at}, {open_at})\n"
         seen = trials.run(trials.repaired({script: _in_front(start, control)})).outcome
         if seen.ending is Ending.FINISHED and seen.differs(base):
             return close_at, open_at
@@ -169,15 +169,15 @@ def _module(race: Race, control: str, fixed: str | None, turns: tuple[int, int])
     )
     parts = [head + latch, f"CONTROL = {_quoted(control)}"]
     parts += [] if fixed is None else [f"REPAIRED = {_quoted(fixed)}"]
-    late = f"Latch(close_at={turns[0]}, open_at={turns[1]})"
+    late = f"StreamLatch(close_at={turns[0]}, open_at={turns[1]})"
     parts.append(
         "\ndef test_the_control_corrupts() -> None:\n"
-        f"    assert observed(CONTROL, {late}) != observed(CONTROL, Latch())\n"
+        f"    assert observed(CONTROL, {late}) != observed(CONTROL, StreamLatch())\n"
     )
     if fixed is not None:
         parts.append(
             "\ndef test_the_repaired_program_is_clean() -> None:\n"
-            f"    assert observed(REPAIRED, {late}) == observed(REPAIRED, Latch())\n"
+            f"    assert observed(REPAIRED, {late}) == observed(REPAIRED, StreamLatch())\n"
         )
     return "\n".join(parts)
 

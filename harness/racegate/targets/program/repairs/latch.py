@@ -12,7 +12,7 @@ from cuda.bindings import driver
 LIMIT_S = 5.0  # then it opens by itself: a wait of the program covers what it holds
 
 
-class Latch:
+class StreamLatch:
     """Closed when a line is reached for the `close_at`th time, opened when another is for the
     `open_at`th. 0: never closed.
     """
@@ -60,7 +60,7 @@ def plain(value: object) -> object:
     return value.tolist() if isinstance(value, torch.Tensor) else repr(value)
 
 
-def observed(source: str, latch: Latch) -> list[tuple[str, object]]:
+def observed(source: str, latch: StreamLatch) -> list[tuple[str, object]]:
     """What a program observes under a latch."""
     seen: list[tuple[str, object]] = []
 

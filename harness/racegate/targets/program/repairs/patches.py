@@ -55,16 +55,16 @@ class PatchPart(NamedTuple):
         return any(line[0] == "+" and _SYNCHRONIZES.search(line) for line in self.lines)
 
 
-class Patch(NamedTuple):
+class SourcePatch(NamedTuple):
     """hunks: by the file that they change"""
 
     hunks: dict[str, tuple[PatchPart, ...]]
 
-    def without(self, path: str, hunk: PatchPart) -> Patch:
+    def without(self, path: str, hunk: PatchPart) -> SourcePatch:
         """All but one hunk."""
         rest = tuple(one for one in self.hunks[path] if one is not hunk)
         kept = {**self.hunks, path: rest}
-        return Patch({name: found for name, found in kept.items() if found})
+        return SourcePatch({name: found for name, found in kept.items() if found})
 
 
 class LeftConflict(StrictStruct, frozen=True, kw_only=True):
@@ -107,7 +107,7 @@ class PatchResult(StrictStruct, frozen=True, kw_only=True):
         return ExitCode.CLEAN if is_whole else ExitCode.FINDING
 
 
-def read_patch(text: str, *, source: str) -> Patch:
+def read_patch(text: str, *, source: str) -> SourcePatch:
     """A unified diff. Raises BadInput if it is none, or a file of it is not found: below this
     folder, or among the packages of this Python.
     """
@@ -138,7 +138,7 @@ def read_patch(text: str, *, source: str) -> Patch:
     end()
     if not hunks:
         raise BadInput(f"{source}: no change of a file is in it: a unified diff is expected")
-    return Patch({path: tuple(found) for path, found in hunks.items()})
+    return SourcePatch({path: tuple(found) for path, found in hunks.items()})
 
 
 def _found(name: str, source: str) -> str:
@@ -153,7 +153,7 @@ def _found(name: str, source: str) -> str:
     raise BadInput(f"{source}: {name} is neither below this folder nor a package's of this Python")
 
 
-def patched(patch: Patch, *, source: str) -> dict[str, str]:
+def patched(patch: SourcePatch, *, source: str) -> dict[str, str]:
     """The texts of all files with the patch, by path. Raises BadInput if a change does not fit."""
     texts = {}
     for path, hunks in patch.hunks.items():
@@ -182,7 +182,7 @@ def _place_of(old: Sequence[str], lines: Sequence[str], near: int) -> int | None
 
 
 def judge_patch(
-    device: DeviceServer, program: Program, patch: Patch, *, source: str, runs_max: int
+    device: DeviceServer, program: Program, patch: SourcePatch, *, source: str, runs_max: int
 ) -> tuple[PatchResult, ProgramVerdict, Program]:
     """A program with a patch beside the program without: what is said, the verdict on the patched
     program, searched if conflicts are left, and that program. runs_max: of the search
@@ -226,7 +226,7 @@ def _left(verdict: ProgramVerdict, race: Race) -> LeftConflict:
     return LeftConflict(signature=race.signature, buffer=race.buffer, edge=edge, holds=holds)
 
 
-def _unneeded(trials: Trials, patch: Patch, whole: Seen, source: str) -> Iterator[str]:
+def _unneeded(trials: Trials, patch: SourcePatch, whole: Seen, source: str) -> Iterator[str]:
     """Changes that add an edge, and without which as much is repaired."""
     count = sum(len(hunks) for hunks in patch.hunks.values())
     for path, hunks in patch.hunks.items():
@@ -238,7 +238,7 @@ def _unneeded(trials: Trials, patch: Patch, whole: Seen, source: str) -> Iterato
                 yield f"{from_here(path)}:{hunk.at}"
 
 
-def _host_waits(patch: Patch, texts: dict[str, str], seen: Seen) -> Iterator[str]:
+def _host_waits(patch: SourcePatch, texts: dict[str, str], seen: Seen) -> Iterator[str]:
     for path, hunks in patch.hunks.items():
         added = {line[1:] for hunk in hunks for line in hunk.lines if line[0] == "+"}
         lines = texts[path].splitlines()

@@ -26,6 +26,12 @@ from racegate.targets.program.source import NoPlaceError
 SETS_MAX = 4  # tried together, the cheapest first
 EACH_MAX = 12  # candidates of one cause
 SCHEMA = "racegate.repair/1"
+WAITS = {
+    "nobody": "nobody waits",
+    "stream": "a stream waits",
+    "host": "the host waits",
+    "device": "the host waits for the whole device",
+}
 OnTrial = Callable[[int, int], object]
 
 
@@ -44,6 +50,15 @@ class PutIn(StrictStruct, frozen=True, kw_only=True):
     operations: int
     repairs: tuple[str, ...]
     without: tuple[str, ...]
+
+    @property
+    def price(self) -> str:
+        """Who waits for it, and for how much, in words."""
+        waits = WAITS[self.waiter]
+        if self.waiter == "nobody":
+            return waits
+        plural = "" if self.operations == 1 else "s"
+        return f"{waits}, for {self.operations} operation{plural} that it did not know of"
 
 
 class UnrepairedRace(StrictStruct, frozen=True, kw_only=True):
