@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
 
 from racegate.cli.ci import (
@@ -17,6 +19,7 @@ from racegate.cli.ci import (
     with_ci,
     write_checked,
 )
+from racegate.cli.foreign.pictures import cause_page, write_causes
 from racegate.cli.foreign.searching import minimised_file, search_target
 from racegate.cli.foreign.selection import ExceptOption, without
 from racegate.cli.options import (
@@ -34,20 +37,23 @@ from racegate.cli.options import (
     stdout_console,
     tell,
 )
+from racegate.cli.pictures import OutOption
 from racegate.cli.replay import replay
 from racegate.cli.sets import CampaignOptions, campaign_options, with_set
 from racegate.history.exit_code import ExitCode
-from racegate.history.finding import exit_code
+from racegate.history.finding import Finding, exit_code
 from racegate.history.gates.results import gated
 from racegate.history.outcome import RunResult
 from racegate.history.schedule import parse_schedule
 from racegate.history.witness import save
+from racegate.jobs.foreign.adapter_bases import look_beside
 from racegate.jobs.foreign.draws import ScenarioDraw
 from racegate.jobs.foreign.opened import TargetOptions
 from racegate.report.ci.failing import checked_results
 from racegate.report.targets.adapters import print_check
 from racegate.report.targets.results import print_judgement, print_target_gate
 from racegate.scenario.files import load, script_file
+from racegate.scenario.spec import OwnScenario
 from racegate.scenario.untrusted.text import many
 from racegate.targets.adapters.client import Adapter
 from racegate.targets.adapters.conformance import (
@@ -57,8 +63,9 @@ from racegate.targets.adapters.conformance import (
     conform,
     demand_conformance,
 )
-from racegate.targets.adapters.judge import LANDINGS_MAX, AdapterCommand, AdapterJudge
+from racegate.targets.adapters.judge import LANDINGS_MAX, AdapterCommand, AdapterJudge, AdapterLook
 from racegate.targets.adapters.process import Limits
+from racegate.targets.adapters.target import NOTHING
 from racegate.targets.adapters.wire import PLANTS_TEXT, parse_plant
 from racegate.targets.adapters.witness import SHOWN, AdapterSubject, witness_of
 
@@ -69,6 +76,14 @@ CommandArgument = Annotated[
 ]
 EngineDeviceOption = Annotated[
     str | None, typer.Option("--device", metavar="NAME", help="One that the engine offers.")
+]
+AgainstOption = Annotated[
+    str,
+    typer.Option(
+        metavar="'COMMAND...'",
+        show_default=False,
+        help="Compare with the engine that this starts: only what differs is a finding.",
+    ),
 ]
 LandingsOption = Annotated[
     int, typer.Option("--landings", min=0, help="Schedules to run besides the eager one.")
@@ -179,7 +194,9 @@ def gate(
     left_out: ExceptOption = None,
     device: EngineDeviceOption = None,
     landings: LandingsOption = LANDINGS_MAX,
+    against: AgainstOption = "",
     strict: StrictOption = None,
+    out: OutOption = None,
     *,
     limits: Limits,
     ci: CiOptions,
@@ -188,33 +205,93 @@ def gate(
 ) -> None:
     """Run the conformance kit, and then every scenario of a folder.
 
-    A scenario that the engine cannot run leaves the gate INCONCLUSIVE (exit code 4).
+    A scenario that the engine cannot run leaves the gate INCONCLUSIVE (exit code 4). Beside a base
+    what both have in common is no finding, and what neither can run is left out.
     """
     loaded = without(loaded_scripts(folder_of_scripts(scenarios)), left_out)
-    judged: list[RunResult] = []
-    with Adapter(command, limits=limits) as adapter:
-        demand_conformance(adapter)
+    looked: list[AdapterLook] = []
+    how = partial(_judge_of, device=device, landings=landings)
+    with ExitStack() as stack:
+        engine = _conforming(stack, command, limits)
+        hello = engine[0].hello
+        base = None if not against else _conforming(stack, shlex.split(against), limits)
         with named("scenarios", total=len(loaded)) as on_scenario:
-            for path, scenario in loaded:
-                judge = AdapterJudge(
-                    adapter,
-                    scenario,
-                    device=device,
-                    landings_max=landings,
-                    command=AdapterCommand(scenario=str(path), command=tuple(command)),
-                )
-                judged.append(judge.judge())
-                on_scenario(scenario.name)
+            for script in loaded:
+                looked.append(_kept(_look_beside(script, how, engine, base)))
+                on_scenario(script[1].name)
+    judged = [one.result for one in looked]
     files = {scenario.name: str(path) for path, scenario in loaded}
     benign = benign_of(strict)
     ratchet = ratchet_of(judged, ci, benign)
-    found = msgspec.structs.replace(gated(judged), baseline=ratchet)
+    found = gated(judged, ratchet)
     code = found.exit_code(benign)
-    show = partial(print_target_gate, benign=benign, detail=detail_of(verbose))
+    scripts = {scenario.name: scenario for _, scenario in loaded}
+    written = write_causes(
+        out,
+        found.standing,
+        lambda run, _: witness_of(run, scripts[run.scenario], hello, command),
+        benign=benign,
+        page_of=partial(_page, looked, scripts),
+    )
+    show = partial(print_target_gate, benign=benign, detail=detail_of(verbose), written=written)
     tell(json, found, lambda: show(stdout_console(), found))
     checked = checked_results(judged, files, code=code, benign=benign, ratchet=ratchet)
     write_checked(checked, str(found.verdict), ci, json)
     raise typer.Exit(code)
+
+
+StartedAdapter = tuple[Adapter, tuple[str, ...]]  # with the command that started it
+
+
+def _conforming(stack: ExitStack, command: Sequence[str], limits: Limits) -> StartedAdapter:
+    """An engine that is to be believed. Raises AdapterError."""
+    adapter = stack.enter_context(Adapter(command, limits=limits))
+    demand_conformance(adapter)
+    return adapter, tuple(command)
+
+
+def _judge_of(
+    started: StartedAdapter,
+    script: tuple[Path, OwnScenario],
+    *,
+    device: str | None,
+    landings: int,
+) -> AdapterJudge:
+    (adapter, command), (path, scenario) = started, script
+    again = AdapterCommand(scenario=str(path), command=command)
+    return AdapterJudge(adapter, scenario, device=device, landings_max=landings, command=again)
+
+
+def _look_beside(
+    script: tuple[Path, OwnScenario],
+    how: Callable[[StartedAdapter, tuple[Path, OwnScenario]], AdapterJudge],
+    engine: StartedAdapter,
+    base: StartedAdapter | None,
+) -> AdapterLook:
+    """What came of a scenario, beside the base if there is one."""
+    if base is None:
+        return how(engine, script).look()
+    return look_beside(partial(how, base, script), partial(how, engine, script))
+
+
+def _kept(look: AdapterLook) -> AdapterLook:
+    """Without its runs where nothing was found: a trace is large."""
+    return look if look.result.findings else look._replace(base=NOTHING, shown=NOTHING)
+
+
+def _page(
+    looked: Sequence[AdapterLook],
+    scripts: Mapping[str, OwnScenario],
+    findings: Sequence[Finding],
+    result: RunResult,
+) -> str:
+    """The page of a scenario's finding, with the run that shows it."""
+    from racegate.report.finding.material import pictured_look
+    from racegate.report.finding.page import finding_page
+
+    look = next(one for one in looked if one.result.scenario == result.scenario)
+    pictured = pictured_look(look, title=scripts[result.scenario].title)
+    return cause_page(findings, result) if pictured is None else finding_page(pictured)
 
 
 @app.command()
