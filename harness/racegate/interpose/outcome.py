@@ -78,6 +78,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     timeout_s: 0 for none; suppressed: signatures that the program's own tests pass over
     memory_bytes: what the virtual device has, 0 for what its GPU has
     gpu: which of `GPUS` it says that it is; empty for none of them, with half of the host's memory
+    path: a folder whose packages come before all others; empty for none
     compiling: how compiled regions run; None: as they were compiled where this torch and this
         device can; compiles: the program is known to have some, so the compiler is imported once
         for this run and those behind it
@@ -92,6 +93,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     timeout_s: float = 0.0
     memory_bytes: int = 0
     gpu: str = ""
+    path: str = ""
     compiling: CompileMode | None = None
     compiles: bool = False
     suppressed: tuple[str, ...] = ()
@@ -138,6 +140,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     realised: hold to how often it kept an operation back; torch_version: of the program's torch
     gpu: what the device said of itself, where a program could ask
     compiled_regions: graphs that `torch.compile` made of the program's code, which ran as compiled
+    imported: modules that came from the folder of its job
     places: what was in scope where a run with other sources asked, by the key it asked with
     waits: of a run with other sources, what each wait cost, by its `file:line`
     """
@@ -156,6 +159,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     torch_version: str = ""
     gpu: GpuFacts | None = None
     compiled_regions: int = 0
+    imported: int = 0
     places: dict[str, PlaceSeen] = {}
     waits: dict[str, WaitTotal] = {}
 

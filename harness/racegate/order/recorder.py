@@ -123,6 +123,8 @@ class Recorder:
         self.label = PlaceLabels().label if label is None else label
         self.on_conflict = on_conflict
         self._versions: dict[int, Version] = {}
+        self._legacy = -1
+        self._has_blocking = False
         self._early: dict[tuple[int, int], Stack] = {}
         self._open: dict[int, list[Conflict]] = {}
         self.positions: dict[str, AccessPlace] = {}
@@ -149,7 +151,10 @@ class Recorder:
 
     def add_stream(self, name: str, *, is_legacy: bool = False, is_blocking: bool = False) -> int:
         """A lane for a stream. A blocking one and the legacy default stream wait for each other."""
-        return self.lanes.add(name, is_host=False, is_legacy=is_legacy, is_blocking=is_blocking)
+        lane = self.lanes.add(name, is_host=False, is_legacy=is_legacy, is_blocking=is_blocking)
+        self._legacy = lane if is_legacy else self._legacy
+        self._has_blocking |= is_blocking
+        return lane
 
     def add_thread(self, name: str) -> int:
         return self.lanes.add(name, is_host=True)
@@ -175,6 +180,8 @@ class Recorder:
     def record(self, event: int, thread: int, stream: int, stack: Stack) -> Version:
         """An event is recorded on a stream: it covers all that was put there before."""
         clock = self._order.record(thread, stream)
+        if stream == self._legacy and self._has_blocking:  # which wait for the record, as for work
+            self._order.make_wait(thread, self.lanes.of(thread, stream), clock)
         version = self._versions[event] = Version(stream, clock, stack)
         return version
 

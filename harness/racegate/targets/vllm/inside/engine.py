@@ -26,6 +26,7 @@ from racegate.targets.vllm.inside.conditions import (
     watch_penalties,
 )
 from racegate.targets.vllm.inside.hollow import Hollow
+from racegate.targets.vllm.inside.layers import watch_layers
 from racegate.targets.vllm.inside.model import VOCAB, Script, config
 from racegate.targets.vllm.inside.sampling import watch_sampling
 from racegate.targets.vllm.inside.watch import (
@@ -176,6 +177,7 @@ class Driver:
         rows = self._rows()
         watch_metadata(watch, rows)
         watch_attention(watch, rows)
+        watch_layers(watch, rows)
         watch_sampling(watch, rows)
         watch_scheduler(watch, self._core.scheduler)
         watch_zeroing(watch)
