@@ -12,6 +12,7 @@ from racegate.history.finding import Race
 from racegate.history.schedule import AccessPlace, Holds
 from racegate.interpose.gpus import GpuFacts
 from racegate.interpose.ranks.group.findings import RankFinding
+from racegate.order.recorder import WaitTotal
 
 DEVICE = "RACEGATE_DEVICE"  # environment: which device the process stands up
 
@@ -147,8 +148,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     ranks: as how many it ran, 0 as one process; disagreements: what these did wrong together
     imported: modules that came from the folder of its job
     places: what was in scope where a run with other sources asked, by the key it asked with
-    waits: of a run with other sources, by `file:line` of a wait, how many operations it had to wait
-        for that its stream or thread did not know to be complete, all turns together
+    waits: of a run with other sources, what each wait cost, by its `file:line`
     """
 
     ending: Ending
@@ -169,7 +169,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     disagreements: tuple[RankFinding, ...] = ()
     imported: int = 0
     places: dict[str, PlaceSeen] = {}
-    waits: dict[str, int] = {}
+    waits: dict[str, WaitTotal] = {}
 
     @property
     def seen(self) -> tuple[object, ...]:

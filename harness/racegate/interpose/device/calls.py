@@ -27,6 +27,7 @@ _COPY_KINDS = {
     (True, True): "d2d", (True, False): "h2d", (False, True): "d2h", (False, False): "h2h",
 }  # fmt: skip
 AnswerNccl = Callable[[int, int, int, int, int, bytes], int]
+VALUE_WAITS = "waits of a stream for a value in memory (taken as no order)"
 _HOST_FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
@@ -181,6 +182,9 @@ class Calls:
             return self._answer_nccl(kind, a, b, c, d, name)
         elif kind in _OF_NCCL:
             self._refuse(NCCL)
+        elif kind == CallKind.VALUE_WAIT:
+            session.not_seen[VALUE_WAITS] += 1
+            self._sleep(a)
         elif kind == CallKind.BAD_DEVICE:
             session.not_seen["a second GPU was asked for (the virtual machine has one)"] += 1
         else:

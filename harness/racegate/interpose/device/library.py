@@ -49,9 +49,10 @@ class CallKind(IntEnum):
     BAD_DEVICE = 11
     ISSUED = 12
     GRAPH_NODES = 13
-    NCCL = 14
-    NCCL_JOIN = 15
-    NCCL_SPLIT = 16
+    VALUE_WAIT = 14
+    NCCL = 15
+    NCCL_JOIN = 16
+    NCCL_SPLIT = 17
 
 
 class LogEntry(NamedTuple):
