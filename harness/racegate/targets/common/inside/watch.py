@@ -7,11 +7,18 @@ what a kernel in its place would see, and adds no order.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 
 from racegate.targets.common.inside.session import EngineSession, Tensor
 
 Values = dict[str, object]
 Seen = tuple[int, str, Values]  # step, name, values
+Shortens = Callable[[Tensor], Tensor]
+
+
+def clone(memory: Tensor) -> Tensor:
+    """All of it, as it is now."""
+    return memory.clone()
 
 
 class Watch:
@@ -40,20 +47,36 @@ class Watch:
 
     def on_device(self, name: str, tensors: dict[str, Tensor], **known: object) -> None:
         """Values of device tensors, as of this place on the current stream."""
-        self._add(self._on_device(name, tensors, known))
+        self._add(self._on_device(name, tensors, known, clone))
 
-    def inner_on_device(self, name: str, tensors: dict[str, Tensor], **known: object) -> None:
-        """As `on_device`, of values that legal schedules may change."""
-        self.inner.append(self._on_device(name, tensors, known))
+    def inner_on_device(
+        self,
+        name: str,
+        tensors: dict[str, Tensor],
+        *,
+        shorten: Shortens | None = None,
+        **known: object,
+    ) -> None:
+        """As `on_device`, of values that legal schedules may change.
 
-    def _on_device(self, name: str, tensors: dict[str, Tensor], known: Values) -> Seen:
+        shorten: makes of each tensor what is observed of it, in a new one
+        """
+        self.inner.append(self._on_device(name, tensors, known, shorten or clone))
+
+    def inner_on_host(self, name: str, **values: object) -> None:
+        """As `on_host`, of values that legal schedules may change."""
+        self.inner.append((self.step, name, dict(values)))
+
+    def _on_device(
+        self, name: str, tensors: dict[str, Tensor], known: Values, shorten: Shortens
+    ) -> Seen:
         session = self._session
         values = dict(known)
         with session.own():
             given = {key: session.memory_of(tensor) for key, tensor in tensors.items()}
 
         def work(*_: object) -> None:
-            copies = {key: memory.clone() for key, memory in given.items()}
+            copies = {key: shorten(memory) for key, memory in given.items()}
             self._unread.append((values, copies))
 
         session.launch(f"observe {name}", [], [], work)
