@@ -244,8 +244,8 @@ class Driver:
         on_turn: called before each turn of the loop, with its number
         """
         self._script = self._script_of(scenario, plain or {}, lies=plant is Observed.TOKENS)
-        self.watch.begin(plant)
-        self.watch.has_grammars = any(one.grammar_modulus for one in scenario.requests)
+        has_grammars = any(one.grammar_modulus for one in scenario.requests)
+        self.watch.begin(plant, has_grammars=has_grammars)
         self._prompts = {request.name: len(request.prompt) for request in scenario.requests}
         leave_blocks(self._core.scheduler, scenario)
         waiting = dict(enumerate(scenario.requests))

@@ -22,7 +22,6 @@ class RunnerWatch(Watch):
 
     state_block: how many tokens a block of recurrent states is for, 0 if that is not known
     numbers: of the groups of layers that share a block table, by the names of the layers
-    has_grammars: whether a request of the scenario has one, so that masks are observed
     """
 
     def __init__(
@@ -34,12 +33,12 @@ class RunnerWatch(Watch):
     ) -> None:
         self.state_block = state_block
         self.numbers = numbers or {}
-        self.has_grammars = False
         super().__init__(session)
 
-    def begin(self, plant: Observed | None = None) -> None:
-        """A run begins. plant: what is made wrong in it"""
+    def begin(self, plant: Observed | None = None, *, has_grammars: bool = False) -> None:
+        """A run begins. plant: what is made wrong in it; has_grammars: masks are observed"""
         super().begin()
+        self.has_grammars = has_grammars
         self.accepted: dict[int, dict[str, int]] = {}
         self.plant = plant
 
