@@ -14,6 +14,8 @@ os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"
 
+# A command of a test does not begin with what another one left.
+os.environ.setdefault("RACEGATE_NO_STORE", "1")
 # The same examples on every run; `pytest --hypothesis-profile nightly` draws new and many.
 register_profiles()
 settings.load_profile("ci")

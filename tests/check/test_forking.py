@@ -33,6 +33,7 @@ CASES = [
     ("slots-steady", "pool-guard-too-narrow"),
 ]
 CLASSES = 4
+BEHIND_THE_END = 10_000  # transitions
 RACES = [fault for fault in FAULTS if fault.kind is FaultKind.ORDERING]
 SAMPLE = RACES if IS_NIGHTLY else RACES[::8]
 
@@ -204,3 +205,26 @@ def test_runs_that_stopped_or_ended_otherwise_are_not_the_same() -> None:
     assert not left_the_same(run, replace(run, trace=fewer))
     other = msgspec.structs.replace(run.result, steps=run.result.steps + 1)
     assert not left_the_same(run, replace(run, result=other))
+
+
+@pytest.mark.parametrize("more", [4, 16])
+def test_who_goes_on_where_another_broke_off_begins_that_step_again(more: int) -> None:
+    """In the middle of a step the site stands nowhere that is known."""
+    subject, fault, memo = checker("finish-and-condense"), find_fault(CASES[0][1]), OpMemo()
+    forks, noting = ForkedRuns(subject, fault, memo), Noting(RandomStepper(1))
+    forks.run(noting)
+    path = noting.steps[: int(len(noting.steps) * 0.9)]
+    with pytest.raises(BlockedError):
+        forks.run(Stopping(path, more))
+    whole = whole_runs(subject, fault, memo)(Stopping(path, BEHIND_THE_END))
+    assert same(forks.run(Stopping(path, BEHIND_THE_END)), whole)
+
+
+def test_a_run_has_no_more_steps_than_its_scenario_allows() -> None:
+    """As whole runs, which end there with requests that are not done."""
+    whole = checker("finish-and-condense")
+    short = Checker(msgspec.structs.replace(whole.scenario, steps_max=4))
+    fault, memo = find_fault(CASES[0][1]), OpMemo()
+    found = ForkedRuns(short, fault, memo).run(RandomStepper(1))
+    assert same(found, whole_runs(short, fault, memo)(RandomStepper(1)))
+    assert found.run.result is not None and found.run.result.steps == 4

@@ -11,6 +11,7 @@ import pytest
 from racegate.check.checker import Checker
 from racegate.check.served import ServedEngine
 from racegate.device.protocol import DeadlockError
+from racegate.history.trace import HostAccess, OpRecord, rows_of
 from racegate.scenario.settings import Numerics
 from racegate.targets.adapters.wire import (
     BufferLine,
@@ -53,7 +54,13 @@ def test_a_run_is_told_whole_and_then_answered() -> None:
     ]
     for line in observed:
         assert json.loads(json.dumps(line.values)) == line.values, "nothing but what JSON knows"
-    assert min(line.rows for line in lines if isinstance(line, BufferLine)) >= 1
+    rows = {line.storage: line.rows for line in lines if isinstance(line, BufferLine)}
+    touched = dict.fromkeys(rows, 1)
+    for event in run.trace.events:
+        for access in event.accesses if isinstance(event, OpRecord | HostAccess) else ():
+            storage = str(access.storage)
+            touched[storage] = max(touched[storage], *(1 + row for row in rows_of(access.rows)), 1)
+    assert rows == touched
 
 
 def test_plain_decoding_is_the_references_and_a_scenario_is_looked_at_once(

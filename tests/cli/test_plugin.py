@@ -82,6 +82,14 @@ def test_marked_tests_files_and_reports(pytester: pytest.Pytester) -> None:
     assert said["racegate.seed"] == "3"
     assert said["racegate.signature"] == "ownership/accepted_counts_cpu/host:prepare_inputs"
     (witness,) = pytester.path.glob("reports/*.witness.json")
+    assert (said["racegate.finding"] or "").startswith("finish-and-condense is DIVERGENT, not")
+    files = [
+        one.get("value")
+        for one in cases["test_wrong"].iter("property")
+        if one.get("name") == "racegate.attachment"
+    ]
+    assert files == [str(witness.with_name("test_marked.py-test_wrong.html")), str(witness)]
+    result.stdout.fnmatch_lines([f"[[][[]ATTACHMENT|{file}]]" for file in files])
     again = ("-k", "test_expected", "--racegate-replay", str(witness), "--racegate-seed", "3")
     replayed = pytester.runpytest_inprocess(*options(), *again)
     replayed.stdout.fnmatch_lines(["finish-and-condense is DIVERGENT, not CONFLICT"])

@@ -13,6 +13,7 @@ from racegate.device.protocol import FootprintError, reads, updates, writes
 from racegate.device.virtual.device import VirtualDevice
 from racegate.history.edge import Edge
 from racegate.history.schedule import LATE, Schedule, parse_schedule
+from racegate.history.trace import OpRecord
 from racegate_kernels.poison import POISON_I32, POISON_U32
 
 EDGE = Edge(name="landed", before="", after="", buffers=(), reason="")
@@ -310,3 +311,14 @@ def test_what_is_used_twice_is_one_access_of_all_its_rows() -> None:
     ]
     found = {access.is_write: access.rows for access in union_of(used)}
     assert found == {False: 0b101, True: 0b10}
+
+
+def test_a_copy_is_of_the_step_in_which_it_is_issued() -> None:
+    device = device_with()
+    stream = device.stream("copy")
+    host = device.host_buffer("h", (2,), np.int32)
+    gpu = device.device_buffer("d_gpu", (2,), np.int32, stream=stream)
+    device.upload(stream, gpu, host, step=5, rows=2)
+    device.download(stream, host, gpu, "d", step=6, rows=2)
+    copies = [event for event in device.recorder.events if isinstance(event, OpRecord)]
+    assert [(copy.name, copy.step) for copy in copies] == [("h2d:d@5", 5), ("d2h:d@6", 6)]

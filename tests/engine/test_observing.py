@@ -140,3 +140,16 @@ def test_a_table_is_kept_up_to_its_last_row_that_names_a_block(
     table[named, 2] = 4
     found = _up_to_last(table, rows)
     assert len(found) == kept and (found == table[:kept]).all()
+
+
+def test_a_position_behind_a_rows_blocks_is_observed_and_breaks_nothing() -> None:
+    """A wrong engine's positions may be anything; what is right beside them is still shown."""
+    taken: Any = SimpleNamespace(
+        view=SimpleNamespace(entries=[SimpleNamespace(blocks=(2, 5))], query_start=[0, 4]),
+        inputs={"positions": np.array([1, 2, 4, 900])},
+        blocks=BlockRows([(2, 5)]),
+    )
+    cache = np.array([[[10], [11]], [[12], [13]]])  # two blocks of two tokens
+    probe = object.__new__(RecordingProbe)
+    found = probe._entries(taken, cache, final=np.array([1000]))
+    assert found[:2, 0].tolist() == [11, 12]

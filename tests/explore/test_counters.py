@@ -9,7 +9,9 @@ from collections import Counter
 import pytest
 
 from racegate.check.checker import Checker
-from racegate.explore.features.facts import SeenEntry, facts_of
+from racegate.explore.features.facts import SeenEntry, SeenPreempt, facts_of
+from racegate.scenario.settings import EngineSpec
+from racegate.scenario.spec import Budget, OwnScenario, Preempt, Request
 from support import checker
 
 SCRIPTS = (
@@ -59,3 +61,16 @@ def test_masked_rows_are_the_constrained_ones_that_draw() -> None:
         if modulus[entry.request] and not entry.is_discarded
     ]
     assert run.result.counters["masked_rows"] == len(drawing) > 0
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+def test_a_preemption_is_told_once_however_many_steps_without_a_plan_follow(depth: int) -> None:
+    """Of such a step nothing is observed: what an event did then is known from the scenario."""
+    events = (Preempt(step=3, request="A"), Budget(step=3, tokens=0), Budget(step=4, tokens=0))
+    request = Request(name="A", arrive=0, prompt=(1, 2, 3), max_tokens=9)
+    script = OwnScenario(
+        name="idle", title="", requests=(request,), events=events, engine=EngineSpec(depth=depth)
+    )
+    found = facts_of(script, Checker(script).execute())
+    assert found.preemptions == (SeenPreempt(step=3, request="A", is_forced=True),)
+    assert [entry.step for entry in found.entries if entry.hit is not None] == [0, 5]

@@ -7,8 +7,7 @@ import pytest
 
 from racegate.explore.ladder import Attempt, Rung, climb
 from racegate.history.schedule import EAGER, FORCED, LATE, Hold, Schedule, lane_late
-from racegate.history.trace import OpRecord
-from racegate.oracles.ordering import Conflict
+from racegate.history.trace import Conflict, OpRecord
 
 LANES = ("main", "copy", "spare")
 

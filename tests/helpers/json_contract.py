@@ -20,12 +20,13 @@ from msgspec import inspect as types
 from racegate.check.repro.explain import Explanation, Racing
 from racegate.check.repro.operations import OpsObject
 from racegate.history.exit_code import ExitCode
-from racegate.history.outcome import GatedResults, RunResult
+from racegate.history.gates.known import BaselineFile
+from racegate.history.gates.results import GatedResults
+from racegate.history.outcome import RunResult
 from racegate.history.replayed import Replay, Replays
 from racegate.history.witness import Witness
 from racegate.jobs.fleet.outcome import FleetObject
 from racegate.jobs.gate import GateResult
-from racegate.jobs.ratchet import BaselineFile
 from racegate.jobs.soak import SoakResult
 from racegate.jobs.triage.origin import OriginObject
 from racegate.jobs.verify import VerifyObject
@@ -56,6 +57,7 @@ from racegate.scenario.files import ScenarioEntry
 from racegate.scenario.spec import OwnScenario
 from racegate.targets.adapters.conformance import Conformance
 from racegate.targets.adapters.witness import AdapterWitness
+from racegate.targets.program.repairs.proof import ProgramRepair
 from racegate.targets.program.result import ProgramResult
 from racegate.targets.program.workflow.replay import ProgramReplay
 from racegate.targets.program.workflow.witness import ProgramWitness
@@ -106,6 +108,7 @@ CONTRACT = (
     Printed(what="explain", struct=Explanation, is_headed=True),
     Printed(what="explain --pair, if nothing orders the pair", struct=Racing, is_headed=True),
     Printed(what="explain --pair, if a path orders it", struct=Ordered, is_headed=True),
+    Printed(what="repair", struct=ProgramRepair),
     Printed(what="ops", struct=OpsObject),
     Printed(what="fuzz", struct=FuzzObject),
     Printed(what="search of vllm, sglang, adapter and torch", struct=FuzzObject),
@@ -138,7 +141,7 @@ CONTRACT = (
     Printed(what="files *.witness.json", struct=Witness),
     Printed(what="files *.witness.json of a program", struct=ProgramWitness),
     Printed(what="files *.witness.json of an adapter", struct=AdapterWitness),
-    Printed(what="files of --baseline", struct=BaselineFile),
+    Printed(what="files of --baseline and --accept", struct=BaselineFile),
 )
 
 _WORDS: dict[type[types.Type], str] = {

@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 
 from racegate.history import breakage
 from racegate.history.breakage import Breakage, Caught, breakage_of
-from racegate.history.exit_code import INTERRUPTED, UNREAD, code_of_signal
+from racegate.history.exit_code import INTERRUPTED, UNREAD, ExitCode, code_of_signal
 from racegate.history.finding import Finding, FindingKind, Verdict, request_of, signature_of
-from racegate.history.outcome import Checked, GatedResults
+from racegate.history.gates.results import GatedResults
+from racegate.history.outcome import Checked
 from racegate.history.replayed import ReplayOutcome, worst_of
 from racegate.history.run import EngineResult, Run
 from racegate.history.stats import _starved_since, cut_off
@@ -167,3 +168,19 @@ def test_one_target_that_is_lost_is_a_broken_harness_whatever_else_passed(
     )
     gate = GatedResults(schema="s", verdict=Verdict.PROVED, results=results)
     assert gate.exit_code() == code
+
+
+def test_exit_codes_are_those_that_ci_was_told() -> None:
+    """Two names that mean the same are one code, and success is none of the others."""
+    codes = {name: int(code) for name, code in ExitCode.__members__.items()}
+    assert codes == {
+        "CLEAN": 0,
+        "FINDING": 1,
+        "BAD_INPUT": 2,
+        "BROKEN_HARNESS": 3,
+        "NOT_MODELLED": 3,
+        "INCONCLUSIVE": 4,
+        "OTHER_SIGNATURE": 5,
+        "NOTHING_FOUND": 6,
+        "SCRIPT_FAILED": 7,
+    }

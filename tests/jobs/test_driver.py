@@ -18,7 +18,7 @@ from pool_workers import Squarer, numbered
 from racegate.cli.fuzz import exit_code_of
 from racegate.history.breakage import Breakage
 from racegate.jobs.campaign import Campaign
-from racegate.jobs.fuzz import Bounds, fuzz
+from racegate.jobs.fuzz import END_WITHIN_S, Bounds, fuzz
 from racegate.jobs.generated import CampaignSpec, ScenarioWorker
 from racegate.jobs.pools import driver
 from racegate.jobs.pools.driver import DrivenPool, GoneError, Ready, said_of
@@ -373,3 +373,22 @@ def test_a_campaign_goes_on_without_what_is_set_aside(
     later = Campaign(spec, tmp_path)
     assert (later.done, later.state(0.0).set_aside) == (2, (aside_of_0,))
     assert exit_code_of(later, later.state(0.0)) == 4
+
+
+def test_workers_have_a_while_for_what_they_are_at_when_the_time_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are heard until then, and nobody waits for one that says nothing for longer."""
+    clock, heard = [0.0], []
+
+    def told() -> Iterator[Event[Any]]:
+        for number in range(9):
+            clock[0] += END_WITHIN_S / 4
+            heard.append(clock[0])
+            yield Ended(worker=number, result=None)
+
+    monkeypatch.setattr("racegate.jobs.fuzz.time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr("racegate.jobs.fuzz.pool_of", lambda *given, **more: _Told(told()))
+    bounds = Bounds(seconds=END_WITHIN_S / 2, scenarios=1)
+    fuzz(Campaign(CampaignSpec(seed=3), tmp_path), bounds, workers=9)
+    assert heard[-1] == END_WITHIN_S * 1.5

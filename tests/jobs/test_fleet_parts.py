@@ -5,17 +5,22 @@ shown again.
 from __future__ import annotations
 
 import shlex
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
 from racegate.check.checker import Checker
 from racegate.faults.catalogue import find_fault
+from racegate.history.finding import Finding, Verdict
+from racegate.history.outcome import RunResult
 from racegate.history.schedule import parse_schedule
 from racegate.jobs.fleet.matrix import _cell, _column
-from racegate.jobs.fleet.own import own_witness_of
+from racegate.jobs.fleet.own import PLANTED, FleetAnswers, judge_by_runs, own_witness_of
+from racegate.jobs.fleet.process import EndedCommands
 from racegate.jobs.fleet.targets import AdapterTarget, PythonTarget, RevisionTarget, Target, _placed
 from racegate.jobs.stores.records import Sighting
 from racegate.jobs.verify import _replays
@@ -85,3 +90,44 @@ def test_a_witness_of_a_revision_is_shown_by_its_title() -> None:
 def test_a_scenario_that_shows_nothing_shows_nothing_again() -> None:
     report: Any = SimpleNamespace(found=None)
     assert not _replays(report)
+
+
+@pytest.fixture
+def answered(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., FleetAnswers]:
+    """What a fleet makes of a target's codes. sees: whether it shows what is planted"""
+
+    def answers(*codes: int, sees: bool = True) -> FleetAnswers:
+        def ended(commands: Sequence[Sequence[str]], **how: Any) -> EndedCommands:
+            for canary, command in zip(PLANTED, commands, strict=False):
+                shown = [Finding(kind=kind, signature="s", message="") for kind in canary.shows]
+                run = RunResult(
+                    scenario="c", device="d", verdict=Verdict.DIVERGENT, findings=tuple(shown)
+                )
+                (tmp_path / command[-1]).write_bytes(msgspec.json.encode(run) if sees else b"{}")
+            return EndedCommands(codes=codes, why="no such setting")
+
+        monkeypatch.setattr("racegate.jobs.fleet.own.run_commands", ended)
+        target = RevisionTarget(name="a", revision="main")
+        scripts = [scenario("two_row_cycle")]
+        given: Any = {"seed": 1, "variables": {}, "folder": tmp_path, "timeout_s": 0}
+        return judge_by_runs(target, scripts, **given)
+
+    return answers
+
+
+def test_a_revision_that_does_not_read_a_scenario_refuses_that_one_alone(
+    answered: Callable[..., FleetAnswers],
+) -> None:
+    found = answered(*[1] * len(PLANTED), 2)
+    assert found.selfcheck.is_sound
+    assert found.shown["two-row-cycle"].result.refused == "no such setting"
+
+
+def test_a_revision_that_does_not_see_what_is_planted_is_not_believed(
+    answered: Callable[..., FleetAnswers],
+) -> None:
+    """Whatever its codes say."""
+    found = answered(*[1] * len(PLANTED), 0, sees=False)
+    assert (found.shown, found.selfcheck.canaries_found) == ({}, 0)
+    assert "planted and not seen" in found.why
+    assert answered(2, 1).why == "it cannot run what is planted: no such setting"

@@ -8,10 +8,9 @@ from racegate.history.edge import Edge
 from racegate.history.finding import FindingKind
 from racegate.history.observe import Boundary, Observation
 from racegate.history.run import Run
-from racegate.history.trace import Access, Misowned, OpRecord, Trace
+from racegate.history.trace import Access, Conflict, Misowned, OpRecord, Trace
 from racegate.oracles.findings import from_conflicts, from_losses, from_misowned
 from racegate.oracles.losslessness import Loss
-from racegate.oracles.ordering import Conflict
 
 EDGE = Edge(
     name="landed",

@@ -64,3 +64,13 @@ def test_conflicts_are_those_of_the_trace() -> None:
     owner = Misowned("host:correct@1", 1, "accepted_counts_cpu", 0, ("A", 1), None)
     other = msgspec.structs.replace(traces[-1], events=(*traces[-1].events, owner))
     assert recall.conflicts(other) is once, "owners are no matter of order"
+
+
+def test_more_observations_than_expected_are_counted_in_each_run() -> None:
+    """Two runs that go on behind the end of the reference, and share all that the first has."""
+    observed = checker(NAME).execute().observations
+    right, recall = observed[:4], Recall()
+    for seen in (6, 8, 7):
+        found = recall.divergence(observed[:seen], right)
+        assert found == find_divergence(observed[:seen], right)
+        assert found is not None and (found.expected, found.actual) == (4, seen)

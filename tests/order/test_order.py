@@ -287,6 +287,36 @@ def test_records_that_are_no_more_take_no_room() -> None:
     assert sum(map(len, records._queues.values())) < 100
 
 
+def test_open_records_are_not_gone_through_again_with_each_one() -> None:
+    """A program that waits for nothing has many, and none of them can be left out."""
+    records, by = OpenRecords(), (0, 1)
+    records.add(0, 0, [0], by=by)
+    queue = records._queues[by]
+    for number in range(1, 200):
+        records.add(number, number, [number], by=by)
+    assert records._queues[by] is queue
+
+
+@pytest.mark.parametrize("new_order", [compiled_order, python_order])
+def test_what_another_thread_made_a_stream_wait_for_is_waited_for(new_order: type[Order]) -> None:
+    """As far as the thread that gives the stream work knows of it, and no further."""
+    recorder = Recorder(new_order())
+    recorder.memory.add(0, 8)
+    one, other = recorder.add_thread("one"), recorder.add_thread("other")
+    first, second = recorder.add_stream("first"), recorder.add_stream("second")
+    for byte in range(2):
+        recorder.issue(one, first, f"writes#{byte}", (), (), ((byte, byte + 1),))
+        recorder.record(byte, one, first, ())
+        recorder.make_wait(one, second, byte, ())
+        if byte == 0:
+            recorder.take(other, recorder.hand_on(one))
+    recorder.issue(other, second, "known#1", (), ((0, 1),), ())
+    assert not recorder.conflicts
+    recorder.issue(other, second, "unknown#1", (), ((1, 2),), ())
+    (conflict,) = recorder.conflicts.values()
+    assert (conflict.first.label, conflict.second.label) == ("writes#1", "unknown#1")
+
+
 def test_who_adopts_reads_and_writes_passes_on_what_it_knew_of_its_own_rows_and_no_other() -> None:
     """Lane 1 reads rows 0 and 1, lane 2 knows that and adopts row 0: a write of lane 0 that knows
     lane 2 is behind the read of row 0, and in conflict with that of row 1.

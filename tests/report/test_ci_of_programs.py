@@ -212,6 +212,43 @@ def test_a_program_is_annotated_at_its_own_lines_and_has_a_baseline(
     assert [line for line in done.stdout.splitlines() if "::error " in line and "ccc" in line]
 
 
+def test_a_place_is_written_told_and_grows_for_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = verdicts(finding("a" * 12, "/w/lib/x.py"), verdict=Verdict.DIVERGENT)
+    known = ["--baseline", "b.json"]
+    first = program(
+        monkeypatch, found, *known, "--write-baseline", "--suppress", "lib/*:st*", "--suppress", "y"
+    )
+    assert first.exit_code == 0, first.output
+    assert "wrote b.json: 0 findings by signature, 1 place" in first.stderr
+    assert "not in b.json: --suppress y matches no race" in first.stderr
+    again = program(monkeypatch, found, *known, "--github", "--sarif", "s.sarif")
+    assert again.exit_code == 0
+    assert "b.json: lib/*:st* lets 1 finding of 1 cause stand" in again.stderr
+    assert "::error" not in again.stdout
+    (result,) = json.loads(Path("s.sarif").read_text())["runs"][0]["results"]
+    assert result["baselineState"] == "unchanged"
+    other = msgspec.structs.replace(finding("c" * 12, "/w/lib/x.py"), edge="another wait")
+    more = verdicts(finding("a" * 12, "/w/lib/x.py"), other, verdict=Verdict.DIVERGENT)
+    done = program(monkeypatch, more, *known)
+    assert done.exit_code == 1
+    assert "lib/*:st* was written for 1, and 2 causes are there now: one of them is new" in (
+        done.stderr
+    )
+    refused = program(monkeypatch, more, *known, "--write-baseline", "--suppress", "lib/*")
+    assert refused.exit_code == 2
+    assert "where a reviewer sees it" in refused.stderr
+    gone = verdicts(verdict=Verdict.PROVED)
+    done = program(monkeypatch, gone, *known, "--update-baseline")
+    assert "gone, and still in b.json: every race at lib/*:st* (dropped)" in done.stderr
+    assert "places" not in Path("b.json").read_text()
+    wrong = program(monkeypatch, found, "--baseline", "n", "--write-baseline", "--suppress", ":f")
+    assert wrong.exit_code == 2
+    assert "FILE or FILE:FUNCTION is expected" in wrong.stderr
+
+
 def test_a_failing_script_is_told_from_a_finding_by_its_code(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,13 +19,13 @@ from racegate.history.outcome import RunResult
 from racegate.history.run import Run
 from racegate.history.schedule import EAGER, Schedule
 from racegate.history.stats import Stats, cut_off, make_stats, unmet_expectations, vacuous
-from racegate.history.trace import HoldOutcome
+from racegate.history.trace import Conflict, HoldOutcome
 from racegate.history.verdict import facts_of, tried_by_hand, unrealised, verdict_of
 from racegate.oracles.counts import find_miscounts
 from racegate.oracles.findings import from_conflicts, from_losses, from_misowned
 from racegate.oracles.invariants import Violation
 from racegate.oracles.losslessness import Loss, find_losses
-from racegate.oracles.ordering import Conflict, has_unordered_query
+from racegate.oracles.ordering import has_unordered_query
 from racegate.oracles.ownership import find_misowned
 from racegate.oracles.recall import Recall
 from racegate.oracles.stepwise import Divergence

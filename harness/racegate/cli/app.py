@@ -86,6 +86,11 @@ COMMANDS = {
     "minimise": LazyCommand(
         CommandKind.FINDING, "foreign.searching", "Leave out of a witness what it does not need."
     ),
+    "repair": LazyCommand(
+        CommandKind.FINDING,
+        "foreign.repair",
+        "Repair a program: edges that are written, run and proved, as a diff.",
+    ),
     "explain": LazyCommand(
         CommandKind.FINDING, "look.explain", "Explain a witness, or how two operations are ordered."
     ),

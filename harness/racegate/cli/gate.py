@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from shlex import quote
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import msgspec
 import typer
@@ -19,6 +19,7 @@ from racegate.check.repro.search import BUDGET
 from racegate.cli.ci import (
     ChangedOption,
     CiOptions,
+    NoStoreOption,
     VerboseOption,
     detail_of,
     ratchet_of,
@@ -58,12 +59,13 @@ from racegate.cli.pictures import (
 from racegate.faults.catalogue import find_fault
 from racegate.history.exit_code import ExitCode
 from racegate.history.finding import Benign, Verdict
-from racegate.history.witness import load_witnesses, save
+from racegate.history.witness import Witness, load_witnesses, save
 from racegate.jobs.causes import CauseLook, look_into
 from racegate.jobs.gate import GateJudge, GateResult, GateSpec, run_gate
 from racegate.jobs.pools.time_limit import TIMEOUT_S
 from racegate.jobs.selection import changed_files
 from racegate.jobs.stopping import StoppedError, known_result
+from racegate.jobs.stores.failures import LastFailures, last_failures, replay_scenarios
 from racegate.report.causes import (
     BLOCKS_MAX,
     ToldCause,
@@ -71,7 +73,7 @@ from racegate.report.causes import (
     told_of_account,
     told_plainly,
 )
-from racegate.report.text import GateView, print_gate, standing_in
+from racegate.report.text import GateView, print_gate, standing_findings
 from racegate.report.timeline.drawing import Examined, page_of, seen_in
 from racegate.scenario.shipped import shipped_scripts
 
@@ -115,6 +117,7 @@ def gate(
     strict: StrictOption = None,
     timeout: TimeoutOption = TIMEOUT_S,
     changed: ChangedOption = None,
+    no_store: NoStoreOption = None,
     *,
     ci: CiOptions,
     svg: SvgOption = None,
@@ -160,7 +163,24 @@ def gate(
         seed=seed,
         out=out,
     )
+    if not no_store:
+        shown = replace(shown, kept=_begun_again(given, fault, timeout))
     raise typer.Exit(_gated(partial(run, workers=workers or cores()), given, shown))
+
+
+class _Kept(NamedTuple):
+    """The failures of the last run, and the files of those that were replayed."""
+
+    failures: LastFailures
+    replayed: tuple[Path, ...]
+
+
+def _begun_again(given: GateSpec, fault: str | None, timeout_s: float) -> _Kept:
+    """The last failures first: who repaired one knows it before all the rest is run."""
+    folders = sorted({str(path.resolve().parent) for path, _ in given.scenarios})
+    failures = last_failures(["gate", fault or "", *folders], say)
+    scenarios = [scenario for _, scenario in given.scenarios]
+    return _Kept(failures, replay_scenarios(failures, scenarios, timeout_s=timeout_s))
 
 
 def _gated(run: Callable[..., GateResult], given: GateSpec, shown: _Shown) -> int:
@@ -174,7 +194,7 @@ def _gated(run: Callable[..., GateResult], given: GateSpec, shown: _Shown) -> in
         except StoppedError as error:
             progress.stop()
             # Half a gate is no baseline, nor beside one, and nobody looked for what to draw.
-            half = replace(shown, ci=shown.ci._replace(baseline=None), wanted=PictureFiles())
+            half = replace(shown, ci=shown.ci._replace(known=None), wanted=PictureFiles())
             half.show(known_result(error, GateResult), given, is_looked_into=False)
             raise
     # What would be run again may be what is broken.
@@ -186,6 +206,7 @@ class _Shown:
     """How the result is told. budget: of a search for a run in which a user sees what is wrong
 
     out: a folder for a witness and a page of each cause
+    kept: what this run's failures take the place of, None if they are not kept
     """
 
     benign: Benign
@@ -196,6 +217,7 @@ class _Shown:
     budget: int | None
     seed: int
     out: Path | None
+    kept: _Kept | None = None
 
     def show(self, found: GateResult, given: GateSpec, *, is_looked_into: bool) -> int:
         """Tells it, draws the first cause, and gives the exit code."""
@@ -207,18 +229,25 @@ class _Shown:
         seen: list[Examined | None] = []
         shown = {}
         if is_looked_into:
-            standing = standing_in(result)[:BLOCKS_MAX]
+            standing = standing_findings(result)[:BLOCKS_MAX]
             looked = [
                 look_into(shared, given, budget=self.budget, seed=self.seed) for shared in standing
             ]
             seen = [seen_in(one.checker, one.result, one.fault) for one in looked]
             causes = [self._told(*pair) for pair in zip(looked, seen, strict=True)]
+            self._keep([one for one, sight in zip(looked, seen, strict=True) if sight is not None])
             shown = {one.judged.result.scenario: one.shown for one in seen if one is not None}
         show = partial(print_gate, causes=causes, detail=self.detail, shown=shown)
         tell(self.json, result, lambda: show(stdout_console(), result))
         write_reports(result, given, self.ci, self.json)
         draw(self.wanted, seen[0] if seen else None)
         return result.exit_code
+
+    def _keep(self, looked: Sequence[CauseLook]) -> None:
+        """For the next run, which begins with them."""
+        if self.kept is not None:
+            found = [_witness_of(one, seed=self.seed) for one in looked]
+            self.kept.failures.keep(found, self.kept.replayed)
 
     def _told(self, looked: CauseLook, seen: Examined | None) -> ToldCause:
         """One cause, with what was written of it."""
@@ -254,11 +283,14 @@ def _write_cause(folder: Path, looked: CauseLook, seen: Examined, *, seed: int) 
     """A witness and a page, named after the signature; what is printed of them."""
     name = re.sub(r"[^A-Za-z0-9_.]+", "-", looked.shared.signature).strip("-")[:NAME_LENGTH_MAX]
     witness, page = folder / f"{name}.witness.json", folder / f"{name}.html"
-    scenario = looked.checker.scenario
-    found = as_found(scenario, looked.result, looked.fault, title=scenario.title, seed=seed)
-    save(found, witness)
+    save(_witness_of(looked, seed=seed), witness)
     write_text(page, page_of(seen))
     return (f"racegate replay {quote(str(witness))}", f"page: {page}")
+
+
+def _witness_of(looked: CauseLook, *, seed: int) -> Witness:
+    scenario = looked.checker.scenario
+    return as_found(scenario, looked.result, looked.fault, title=scenario.title, seed=seed)
 
 
 def _print_list(given: GateSpec, json: str | None) -> None:

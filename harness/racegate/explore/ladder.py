@@ -19,8 +19,7 @@ from racegate.explore.dpor import Progress, explore
 from racegate.explore.pairs import interesting_steps
 from racegate.explore.samplers.portfolio import SamplerKind, make_sampler
 from racegate.history.schedule import EAGER, FORCED, LATE, Hold, Schedule, lane_late
-from racegate.history.trace import HostAccess
-from racegate.oracles.ordering import Conflict
+from racegate.history.trace import Conflict, HostAccess
 
 T = TypeVar("T")
 

@@ -32,14 +32,15 @@ class ExitCode(IntEnum):
         target that gave no answer; of `campaign verify` something found that does not replay; of
         `campaign bisect` two replays that differ
     INCONCLUSIVE: something was not exercised: a hold not realised, what the scenario promises, any
-        overlap at all; of `fuzz` also a worker that did not come to its last canaries; of `fleet` a
-        target that no worker can run; of `campaign verify` too few scenarios; of `campaign bisect`
-        revisions in question that cannot be asked; of `soak` a scenario of which nothing was held;
-        of `ab` waves that are missing
+        overlap at all; of `repair` a conflict that is left, where runs were spent; of `fuzz` also a
+        worker that did not come to its last canaries; of `fleet` a target that no worker can run;
+        of `campaign verify` too few scenarios; of `campaign bisect` revisions in question that
+        cannot be asked; of `soak` a scenario of which nothing was held; of `ab` waves that are
+        missing
     OTHER_SIGNATURE: of `replay` alone: another failure than the recorded one
     NOTHING_FOUND: of `replay` alone: no failure
-    SCRIPT_FAILED: of `torch run` alone: the script failed by itself, and no conflict was found
-        until then; its own code is in the report
+    SCRIPT_FAILED: of `torch run` and `repair`: the script failed by itself, and no conflict was
+        found until then; its own code is in the report
     """
 
     CLEAN = 0

@@ -165,6 +165,7 @@ class Race(msgspec.Struct, frozen=True, kw_only=True):
     first, second: the two of the first example
     edge: what would order them, in words; pairs: the labels of all pairs, for the search
     cause: an edge that orders them and all others of the same cause, in words; empty: as `edge`
+    late: the frames of a wait that stands too late, where moving it orders them
     """
 
     signature: str
@@ -177,6 +178,7 @@ class Race(msgspec.Struct, frozen=True, kw_only=True):
     edge: str
     pairs: tuple[tuple[str, str], ...]
     cause: str = ""
+    late: Stack = ()
 
     @property
     def message(self) -> str:

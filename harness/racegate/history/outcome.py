@@ -24,14 +24,6 @@ from racegate.scenario.strict import StrictStruct
 
 SCHEMA = "racegate/1"
 
-# What a gate may end with: what was found counts also where a target was lost.
-_WORST_FIRST = (
-    ExitCode.FINDING,
-    ExitCode.BROKEN_HARNESS,
-    ExitCode.INCONCLUSIVE,
-    ExitCode.CLEAN,
-)
-
 
 class SearchSummary(msgspec.Struct, frozen=True, kw_only=True):
     """How a verdict was searched for.
@@ -151,50 +143,6 @@ def unaudited(result: RunResult) -> RunResult:
     return msgspec.structs.replace(result, warnings=(*result.warnings, UNAUDITED))
 
 
-class GatedResults(msgspec.Struct, frozen=True, kw_only=True):
-    """A target over many scenarios.
-
-    verdict: the one that decides the exit code
-    results: one per scenario, also of those that the target does not run
-    """
-
-    schema: str
-    verdict: Verdict
-    results: tuple[RunResult, ...]
-
-    @property
-    def run(self) -> tuple[RunResult, ...]:
-        """The results of the scenarios that the target runs."""
-        return tuple(result for result in self.results if not result.refused)
-
-    def exit_code(self, benign: Benign = Benign.PASS) -> ExitCode:
-        """What the gate ends with: beside a base, what differs from it decides, if anything ran.
-        A target that was lost is BROKEN_HARNESS, unless something was found.
-
-        benign: what BENIGN is where nothing was compared
-        """
-        codes = [one.comparison.code for one in self.results if one.comparison is not None]
-        if not codes or not self.run:
-            codes = [exit_code([result.verdict for result in self.results], benign=benign)]
-        if any(result.is_lost for result in self.results):
-            codes.append(ExitCode.BROKEN_HARNESS)
-        return next(code for code in _WORST_FIRST if code in codes)
-
-
-def gated(results: Sequence[RunResult]) -> GatedResults:
-    """The sum of what was judged. A scenario that the target does not run counts as the table of
-    verdicts has it, which is never a pass, and so does nothing at all.
-    """
-    verdicts = [result.verdict for result in results]
-    code = exit_code(verdicts)
-    decisive = (verdict for verdict in verdicts if exit_code([verdict]) is code)
-    return GatedResults(
-        schema=SCHEMA,
-        verdict=next(decisive, Verdict.INCONCLUSIVE),
-        results=tuple(results),
-    )
-
-
 class SharedFinding(msgspec.Struct, frozen=True, kw_only=True):
     """What several scenarios fail with, known by one signature.
 
@@ -253,9 +201,10 @@ class Failing(msgspec.Struct, frozen=True, kw_only=True):
     """Something that is wrong, as CI services are told it.
 
     name: of the scenario, the program or a witness's file; file, line: where it comes from
-    kind: of the finding, `inconclusive`, `missed` or `broken`; signature: what it is known by
+    kind: of the finding, `inconclusive`, `missed`, `stale` or `broken`
+    signature: what it is known by
     message: a paragraph; replay: the command that shows it again, empty if there is none
-    is_known: it stands in the baseline, or is suppressed
+    is_known: it stands in the baseline, or is suppressed; reason: why, if somebody said
     """
 
     name: str
@@ -266,6 +215,7 @@ class Failing(msgspec.Struct, frozen=True, kw_only=True):
     line: int = 1
     replay: str = ""
     is_known: bool = False
+    reason: str = ""
 
 
 class CheckedCase(msgspec.Struct, frozen=True, kw_only=True):

@@ -61,6 +61,19 @@ class HostAccess(msgspec.Struct, frozen=True, gc=False):
         return (self.access,)
 
 
+class Conflict(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Two accesses to common rows, at least one a write, that nothing orders. first was issued
+    first.
+    """
+
+    buffer: str
+    rows: int
+    first: OpRecord | HostAccess
+    first_writes: bool
+    second: OpRecord | HostAccess
+    second_writes: bool
+
+
 class Recorded(msgspec.Struct, frozen=True, gc=False):
     """An event recorded on a stream."""
 

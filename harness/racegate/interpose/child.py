@@ -39,6 +39,7 @@ from racegate.interpose.gpu.forward import ForwardLibrary
 from racegate.interpose.gpu.install import GpuDevice
 from racegate.interpose.gpus import GPUS, VIRTUAL_GPU, GpuFacts
 from racegate.interpose.kernels.memo import Memo
+from racegate.interpose.other_sources import PlaceWatch, read_instead
 from racegate.interpose.outcome import DEVICE, CompileMode, DeviceKind, Ending, Job, Outcome, Plan
 from racegate.interpose.program.failures import is_ours, missing_for, words_for
 from racegate.interpose.program.imports import track_allocator_settings
@@ -87,6 +88,7 @@ class Child:
         self._pid = 0
         self._gpu: GpuFacts | None = None
         self._named: dict[int, NamedConflict] = {}
+        self._places = PlaceWatch(self.session)
         self.run = ProgramRun(self.findings, self.installed.read)
 
     def _session_on(self, library: Library, listener: Listener | None) -> Session:
@@ -116,6 +118,10 @@ class Child:
         self._gpu = facts_seen(torch.cuda.get_device_properties(0))
         if job.plan.is_recording:
             self.installed.library.watch_pages()
+        if job.sources:
+            read_instead(job.sources)
+            self._places.install()
+            self.session.recorder.price_waits()
         track_processes(self.session, self.installed.library)
         track_allocator_settings(self.refuse)
 
@@ -179,6 +185,8 @@ class Child:
             torch_version=str(torch.__version__),
             gpu=self._gpu,
             compiled_regions=compiled_regions(),
+            places=self._places.seen(),
+            waits=session.recorder.prices,
         )
         data = msgspec.json.encode(outcome)
         if self._kept_open is None:
@@ -330,7 +338,7 @@ def serve(child: Child, server: JobServer[Job], stdin: RewoundInput) -> None:
             continue
         if job.is_quiet:
             nothing = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nothing, 1)
+            os.dup2(os.open(job.stdout, os.O_WRONLY) if job.stdout else nothing, 1)
             os.dup2(nothing, 2)
         child.begin(job)
         leave(run_program(child, list(job.argv)))

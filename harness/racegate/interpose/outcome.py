@@ -50,6 +50,9 @@ class CompileMode(StrEnum):
     EAGER = "eager"
 
 
+Sources = tuple[tuple[str, str], ...]
+
+
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """How a run is made. polls: how many queries are first answered "not ready".
 
@@ -74,6 +77,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     compiling: how compiled regions run; None: as they were compiled where this torch and this
         device can; compiles: the program is known to have some, so the compiler is imported once
         for this run and those behind it
+    sources: texts that are read in the place of files, by absolute path; nothing on disk changes
+    stdout: the file that a quiet run prints to, empty for none
     """
 
     argv: tuple[str, ...]
@@ -87,6 +92,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     compiles: bool = False
     suppressed: tuple[str, ...] = ()
     is_quiet: bool = False
+    sources: Sources = ()
+    stdout: str = ""
 
 
 class Observation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -98,6 +105,19 @@ class Observation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str
     digest: str
     preview: str
+
+
+class PlaceSeen(msgspec.Struct, frozen=True, kw_only=True):
+    """What the program's own names are at a place where a run with other sources asked.
+
+    current: names of the lanes that were the current stream there
+    streams: by the name of a lane, expressions that were this stream whenever it was in scope
+    tensors: expressions that were tensors of the device, of those that were asked for
+    """
+
+    current: tuple[str, ...] = ()
+    streams: dict[str, tuple[str, ...]] = {}
+    tensors: tuple[str, ...] = ()
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,6 +134,9 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     realised: hold to how often it kept an operation back; torch_version: of the program's torch
     gpu: what the device said of itself, where a program could ask
     compiled_regions: graphs that `torch.compile` made of the program's code, which ran as compiled
+    places: what was in scope where a run with other sources asked, by the key it asked with
+    waits: of a run with other sources, by `file:line` of a wait, how many operations it had to wait
+        for that its stream or thread did not know to be complete, all turns together
     """
 
     ending: Ending
@@ -130,6 +153,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     torch_version: str = ""
     gpu: GpuFacts | None = None
     compiled_regions: int = 0
+    places: dict[str, PlaceSeen] = {}
+    waits: dict[str, int] = {}
 
     @property
     def seen(self) -> tuple[object, ...]:

@@ -31,6 +31,7 @@ from racegate.faults.catalogue import find_fault
 from racegate.faults.fault import Fault
 from racegate.history.breakage import Breakage
 from racegate.history.finding import Benign, Verdict, exit_code
+from racegate.history.gates.known import Ratchet
 from racegate.history.outcome import SCHEMA, RunResult, unaudited
 from racegate.history.replayed import ReplayOutcome
 from racegate.history.run import Run
@@ -38,7 +39,6 @@ from racegate.history.witness import Witness
 from racegate.jobs.gather import gather
 from racegate.jobs.pools.pool import Task
 from racegate.jobs.pools.time_limit import TIMEOUT_S
-from racegate.jobs.ratchet import Ratchet
 from racegate.jobs.selection import nothing_selected, parse_selection
 from racegate.jobs.stopping import StoppedError, done_of
 from racegate.scenario.spec import OwnScenario
@@ -85,7 +85,7 @@ class GateResult(msgspec.Struct, frozen=True, kw_only=True):
     breakages: scenarios and witnesses that an error of the harness left undone; those of a run
         stand with the run
     benign: what BENIGN is for this gate
-    baseline: beside the findings that are known, null without the option
+    baseline: beside the findings that are known, null without such a file
     pairs: of features, that the scenarios go through; empty with a fault
     """
 
@@ -108,18 +108,13 @@ class GateResult(msgspec.Struct, frozen=True, kw_only=True):
             return 3
         if any(entry.is_missed for entry in self.must_fail):
             return 1
-        verdicts = [self.verdict, *(result.verdict for result in self.scenarios)]
-        if self.baseline is not None:
-            verdicts = self._verdicts_beside(self.baseline)
-        return exit_code(verdicts, benign=self.benign)
-
-    def _verdicts_beside(self, baseline: Ratchet) -> list[Verdict]:
-        """What is known counts as a pass, and hides nothing else."""
-        verdicts = [
-            Verdict.PROVED if baseline.lets_stand(result) else result.verdict
-            for result in self.scenarios
-        ]
-        return verdicts + ([Verdict.INCONCLUSIVE] if self.unmet else [])
+        known = self.baseline
+        if known is None:
+            verdicts = [self.verdict, *(result.verdict for result in self.scenarios)]
+            return exit_code(verdicts, benign=self.benign)
+        verdicts = [known.passed(result).verdict for result in self.scenarios]
+        verdicts += [Verdict.INCONCLUSIVE] if self.unmet else []
+        return known.code_of(exit_code(verdicts, benign=self.benign))
 
 
 class ScenarioJudge(Protocol):

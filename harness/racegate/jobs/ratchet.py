@@ -1,121 +1,136 @@
-"""A baseline of findings that are known: they may disappear, and nothing may come.
+"""Findings that are known: they may disappear, and nothing may come.
 
-The file is written by the gate and made smaller by it; who wants it larger has to write it anew.
+The file is written by the gate and made smaller by it. Who wants a baseline larger has to write it
+anew; what is accepted is added with a reason.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence, Set
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
 from racegate.history.exit_code import ExitCode
-from racegate.history.finding import Benign, FindingKind, signature_of
+from racegate.history.finding import Benign, Finding
+from racegate.history.gates.known import (
+    SCHEMA,
+    BaselineFile,
+    KnownFinding,
+    KnownMode,
+    KnownPlace,
+    PlacedFindings,
+    Ratchet,
+    baseline_of,
+    findings_of,
+)
 from racegate.history.outcome import RunResult
 from racegate.scenario.errors import BadInputError
-from racegate.scenario.strict import StrictStruct
 from racegate.scenario.untrusted.files import write_json
 from racegate.scenario.untrusted.reading import ReadError, read_json
 from racegate.scenario.untrusted.text import quoted
 
-SCHEMA = "racegate.baseline/1"
 FILE_BYTES_MAX = 1 << 20
+Known = TypeVar("Known", KnownFinding, KnownPlace)
+_WRITES = {KnownMode.BASELINE: "--update-baseline", KnownMode.ACCEPTED: "--reason TEXT"}
 
 
 class BaselineError(BadInputError):
     """A baseline that cannot be used: names the file and the reason."""
 
 
-class KnownFinding(StrictStruct, frozen=True, kw_only=True, order=True):
-    """A finding that is let stand. scenario: where it is seen; signature: what it is known by"""
-
-    scenario: str
-    signature: str
-
-
-class BaselineFile(StrictStruct, frozen=True, kw_only=True):
-    """known: what is let stand, in order"""
-
-    schema: str
-    known: tuple[KnownFinding, ...]
-
-
-class Ratchet(msgspec.Struct, frozen=True, kw_only=True):
-    """A gate beside its baseline.
-
-    known: seen, and let stand; new: seen, and not in the baseline
-    gone: in the baseline, and not seen though its scenario was run
-    kept: in the baseline, and its scenario was not run
+def first_baseline(
+    results: Sequence[RunResult], named: Iterable[KnownPlace], *, benign: Benign
+) -> BaselineFile:
+    """What there is, as the baseline to begin with: what is at a place that was named by its place,
+    which is then for no more causes, and the rest by signature. A place without a race is left out.
     """
-
-    known: tuple[KnownFinding, ...]
-    new: tuple[KnownFinding, ...]
-    gone: tuple[KnownFinding, ...]
-    kept: tuple[KnownFinding, ...]
-
-    @property
-    def left(self) -> tuple[KnownFinding, ...]:
-        """The baseline without what is gone."""
-        return tuple(sorted((*self.known, *self.kept)))
-
-    def lets_stand(self, result: RunResult) -> bool:
-        """Whether all that is wrong with a run is known."""
-        seen = findings_of([result])
-        return bool(seen) and seen <= set(self.known)
+    seen = compared(results, baseline_of((), named), benign=benign)
+    used = [one for one in seen.placed if one.findings]
+    places = [
+        msgspec.structs.replace(
+            one.place,
+            causes_max=len(one.causes),
+            scenarios=tuple(sorted({found.scenario for found in one.findings})),
+        )
+        for one in used
+    ]
+    return baseline_of(seen.new, places)
 
 
-def findings_of(results: Iterable[RunResult]) -> set[KnownFinding]:
-    """What each scenario's failure is known by, and every race beside it; beside a base, all that
-    differs from it.
-    """
-    return {
-        KnownFinding(scenario=result.scenario, signature=signature)
-        for result in results
-        for signature in _signatures(result)
-        if signature is not None
-    }
+def with_reason(found: BaselineFile, reason: str) -> BaselineFile:
+    """What is let stand for no reason yet, for this one."""
 
+    def told(one: Known) -> Known:
+        return one if one.reason else msgspec.structs.replace(one, reason=reason)
 
-def _signatures(result: RunResult) -> set[str | None]:
-    if result.comparison is not None:
-        return {one.signature for one in result.comparison.findings}
-    races = {one.signature for one in result.findings if one.kind is FindingKind.CONFLICT}
-    return {signature_of(result.findings), *races}
+    return baseline_of(map(told, found.known), map(told, found.places))
 
 
 def compared(
-    results: Sequence[RunResult], baseline: Iterable[KnownFinding], *, benign: Benign
+    results: Sequence[RunResult],
+    baseline: BaselineFile,
+    *,
+    benign: Benign,
+    mode: KnownMode = KnownMode.BASELINE,
+    file: str = "",
 ) -> Ratchet:
-    """What was found beside what is known. What passes is no finding."""
+    """What was found beside what is known. What passes is no finding. mode, file: of the ratchet"""
     wrong = [result for result in results if result.gate_code(benign) is ExitCode.FINDING]
-    seen, before = findings_of(wrong), set(baseline)
+    seen, before = findings_of(wrong), {one.bare: one for one in baseline.known}
     run = {result.scenario for result in results}
-    missing = before - seen
-    return Ratchet(
-        known=tuple(sorted(seen & before)),
-        new=tuple(sorted(seen - before)),
+    missing = [one for bare, one in before.items() if bare not in seen]
+    # What stands by its signature needs no place.
+    rest = {known: finding for known, finding in seen.items() if known not in before}
+    placed = tuple(_at(place, rest) for place in baseline.places)
+    ratchet = Ratchet(
+        file=file,
+        mode=mode,
+        known=tuple(sorted(one for bare, one in before.items() if bare in seen)),
+        new=(),
         gone=tuple(sorted(one for one in missing if one.scenario in run)),
         kept=tuple(sorted(one for one in missing if one.scenario not in run)),
+        placed=placed,
+        stale=tuple(one.place for one in placed if _is_stale(one, run)),
     )
+    return msgspec.structs.replace(ratchet, new=tuple(sorted(seen.keys() - ratchet.standing)))
 
 
-def load_baseline(path: Path) -> tuple[KnownFinding, ...]:
-    """Raises BaselineError."""
+def _at(place: KnownPlace, findings: Mapping[KnownFinding, Finding]) -> PlacedFindings:
+    found = {known: one.race for known, one in findings.items() if place.matches(one) and one.race}
+    causes = {race.cause or race.edge for race in found.values()}
+    return PlacedFindings(place=place, findings=tuple(sorted(found)), causes=tuple(sorted(causes)))
+
+
+def _is_stale(placed: PlacedFindings, run: Set[str]) -> bool:
+    named = placed.place.scenarios
+    return not placed.findings and bool(named) and run >= set(named)
+
+
+def load_baseline(path: Path, mode: KnownMode = KnownMode.BASELINE) -> BaselineFile:
+    """Raises BaselineError, also where something accepted has no reason."""
     try:
         found = msgspec.convert(read_json(path, FILE_BYTES_MAX), BaselineFile)
     except ReadError as error:
-        hint = "" if path.exists() else "; --update-baseline writes it"
+        hint = "" if path.exists() else f"; {_WRITES[mode]} writes it"
         raise BaselineError(f"{path}: cannot be read: {error}{hint}") from error
     except msgspec.ValidationError as error:
         raise BaselineError(f"{path}: {error}") from error
     if found.schema != SCHEMA:
         said = quoted(found.schema)
         raise BaselineError(f"{path}: its schema is {said}, this racegate reads {SCHEMA!r}")
-    return found.known
+    for one, count in Counter(one.bare for one in found.known).items():
+        if count > 1:
+            raise BaselineError(f"{path}: {one.name} stands there {count} times")
+    entries: tuple[KnownFinding | KnownPlace, ...] = (*found.known, *found.places)
+    for entry in entries if mode is KnownMode.ACCEPTED else ():
+        if not entry.reason.strip():
+            raise BaselineError(f"{path}: {entry.name} has no reason; write one")
+    return found
 
 
-def save_baseline(path: Path, known: Iterable[KnownFinding]) -> None:
+def save_baseline(path: Path, baseline: BaselineFile) -> None:
     """Writes the file whole or not at all."""
-    file = BaselineFile(schema=SCHEMA, known=tuple(sorted(known)))
-    write_json(path, file)
+    write_json(path, baseline)

@@ -10,10 +10,9 @@ from racegate.history.edge import Edge
 from racegate.history.finding import Finding, FindingKind, Hazard, hazard_of
 from racegate.history.observe import Boundary
 from racegate.history.run import Run
-from racegate.history.trace import Misowned
+from racegate.history.trace import Conflict, Misowned
 from racegate.oracles.losslessness import Loss
 from racegate.oracles.missing_edge import edge_finder, label
-from racegate.oracles.ordering import Conflict
 
 
 def from_conflicts(conflicts: Sequence[Conflict], run: Run) -> list[Finding]:

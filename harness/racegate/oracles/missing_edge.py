@@ -19,6 +19,7 @@ from racegate.history.edge import Edge
 from racegate.history.trace import (
     HOST,
     Clock,
+    Conflict,
     HostAccess,
     OpRecord,
     Recorded,
@@ -26,7 +27,7 @@ from racegate.history.trace import (
     TraceEvent,
     Waited,
 )
-from racegate.oracles.ordering import Conflict, find_conflicts
+from racegate.oracles.ordering import find_conflicts
 from racegate.order.clocks import Clocks
 
 _Pairs = Counter[tuple[str, str, str]]

@@ -8,23 +8,8 @@ equivalent: they differ in the order of operations that commute, and have the sa
 
 from __future__ import annotations
 
-import msgspec
-
-from racegate.history.trace import Access, HostAccess, OpRecord, Queried, Trace
+from racegate.history.trace import Access, Conflict, HostAccess, OpRecord, Queried, Trace
 from racegate.order.rows import Shadow
-
-
-class Conflict(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Two accesses to common rows, at least one a write, that nothing orders. first was issued
-    first.
-    """
-
-    buffer: str
-    rows: int
-    first: OpRecord | HostAccess
-    first_writes: bool
-    second: OpRecord | HostAccess
-    second_writes: bool
 
 
 def find_conflicts(trace: Trace) -> list[Conflict]:

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from racegate.history.observe import Observation
-from racegate.history.trace import Misowned, Trace
+from racegate.history.trace import Conflict, Misowned, Trace
 from racegate.oracles.invariants import Violation, find_violations
-from racegate.oracles.ordering import Conflict, find_conflicts
+from racegate.oracles.ordering import find_conflicts
 from racegate.oracles.stepwise import Divergence, find_divergence
 from racegate.scenario.spec import OwnScenario
 

@@ -119,7 +119,16 @@ def race_of(
         second=second,
         edge=_edge(conflict, lanes, first, second, reused_at),
         pairs=(*conflict.pairs, *inner),
+        late=_late(conflict, second, reused_at),
     )
+
+
+def _late(conflict: Conflict, second: Side, reused_at: Stack | None) -> Stack:
+    """Of the wait that would order them before the second access."""
+    moved = conflict.remedies.moved
+    if moved is None or reused_at is not None:
+        return ()
+    return _in_one_function(moved.stack, second.stack)[0]
 
 
 def _nothing_within(stack: Stack) -> Stack:

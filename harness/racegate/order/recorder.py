@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 
 from racegate.history.finding import Frame
 from racegate.history.finding import Stack as Stack
@@ -116,11 +117,23 @@ class Recorder:
         self._open: dict[int, list[Conflict]] = {}
         self.positions: dict[str, AccessPlace] = {}
         self._asked: Clock = []  # what allocators have found complete
+        self._priced: Counter[str] | None = None
 
     @property
     def events(self) -> int:
         """How many were recorded."""
         return self._order.events()
+
+    def price_waits(self) -> None:
+        """From now on it is counted what waits have to wait for."""
+        self._priced = Counter()
+
+    @property
+    def prices(self) -> dict[str, int]:
+        """By `file:line` of a wait, how many operations it covers that its lane did not know to be
+        complete; empty if nobody asked for it.
+        """
+        return dict(self._priced or {})
 
     def last_access(self) -> Access:
         """What `issue` or `host` recorded last."""
@@ -180,6 +193,7 @@ class Recorder:
         version = self._versions.get(event)
         if version is not None:
             lane = self.lanes.of(thread, stream)
+            self._price(lane, version.clock, stack)
             self._order.make_wait(thread, lane, version.clock)
             self._joined(lane, version, stack, "")
 
@@ -252,8 +266,19 @@ class Recorder:
                 self.on_conflict(known)
 
     def _join(self, thread: int, version: Version, stack: Stack, by: str) -> None:
+        self._price(thread, version.clock, stack)
         self._order.learn(thread, version.clock)
         self._joined(thread, version, stack, by)
+
+    def _price(self, lane: int, covered: Clock, stack: Stack) -> None:
+        if self._priced is None or not stack:
+            return
+        pairs = zip_longest(covered, self.lanes.clock(lane), fillvalue=0)
+        self._priced[f"{stack[0][0]}:{stack[0][1]}"] += sum(
+            max(0, number - known)
+            for other, (number, known) in enumerate(pairs)
+            if not self.lanes.is_host(other)
+        )
 
     def _joined(self, lane: int, version: Version, stack: Stack, by: str) -> None:
         """What a wait of this lane says of its conflicts. version: what was waited for"""

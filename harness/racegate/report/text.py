@@ -13,6 +13,7 @@ from rich.table import Table
 from racegate.explore.features.apart import PairCoverage
 from racegate.history.breakage import Breakage
 from racegate.history.finding import ASSUMPTIONS, Finding, FindingKind, Verdict
+from racegate.history.gates.known import standing_in
 from racegate.history.outcome import UNAUDITED, RunResult, SharedFinding, shared_findings
 from racegate.report.cause.account import Account
 from racegate.report.cause.pair import Relation
@@ -94,7 +95,7 @@ def print_gate(
     causes: looked into; None: as the findings say them; shown: of scenarios, by name
     """
     if causes is None:
-        causes = [told_plainly(shared) for shared in standing_in(result)]
+        causes = [told_plainly(shared) for shared in standing_findings(result)]
     if detail is GateView.ALL:
         console.print(gate_table(result.scenarios))
         for run in result.scenarios:
@@ -130,10 +131,9 @@ def print_gate(
         _print_assumptions(console)
 
 
-def standing_in(result: GateResult) -> tuple[SharedFinding, ...]:
+def standing_findings(result: GateResult) -> tuple[SharedFinding, ...]:
     """What a gate counts and its baseline, if it has one, does not let stand."""
-    known = result.baseline
-    runs = [run for run in result.scenarios if known is None or not known.lets_stand(run)]
+    runs = standing_in(result.scenarios, result.baseline)
     return shared_findings(runs, benign=result.benign)
 
 

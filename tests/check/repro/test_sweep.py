@@ -6,8 +6,8 @@ from racegate.check.repro import sweep
 from racegate.check.repro.sweep import BEFORE_MAX, BEHIND_MAX, is_wrong
 from racegate.faults.catalogue import find_fault
 from racegate.history.schedule import parse_schedule
-from racegate.history.trace import HostAccess, OpRecord, Trace
-from racegate.oracles.ordering import Conflict, find_conflicts
+from racegate.history.trace import Conflict, HostAccess, OpRecord, Trace
+from racegate.oracles.ordering import find_conflicts
 from support import checker
 
 FAULT = find_fault("accepted-copy-after-row-move")

@@ -52,8 +52,13 @@ EVERYTHING = ("plain", "observations", "holds", "owners")
 def test_the_toy_conforms(offers: tuple[str, ...]) -> None:
     checks = outcomes([*TOY, *offers])
     assert failed(checks) == {}
+    said = ", ".join(sorted(offers)) or "nothing but its history"
+    assert checks["introduces itself"].detail.endswith(f", offers {said}")
     skipped = [n for n, c in checks.items() if c.outcome is CheckOutcome.SKIPPED]
     assert skipped == ([] if offers else ["wrong_row is found", "stale_value is found"])
+    if "observations" in offers:
+        swapped = "processed.count: {'A': 2, 'B': 4}, and {'A': 4, 'B': 2} without it"
+        assert checks["wrong_row changes an observation"].detail == swapped
 
 
 def test_the_engine_of_this_repository_conforms() -> None:

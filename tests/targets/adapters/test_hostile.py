@@ -7,8 +7,10 @@ from __future__ import annotations
 import os
 import re
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -19,7 +21,7 @@ from racegate.scenario.spec import OwnScenario, Request
 from racegate.targets.adapters.client import Adapter, AdapterRun, EngineStoppedError
 from racegate.targets.adapters.errors import AdapterError, CommandError, EngineLostError, LossKind
 from racegate.targets.adapters.judge import AdapterJudge
-from racegate.targets.adapters.process import EngineProcess, Limits, resident_bytes
+from racegate.targets.adapters.process import TICK_S, EngineProcess, Limits, resident_bytes
 from racegate.targets.adapters.wire import RefusedAnswer
 
 SCENARIO = OwnScenario(
@@ -201,3 +203,19 @@ def test_verdicts(how: str) -> None:
     if kind is None:
         (reason,) = judged.unmet
         assert reason
+
+
+def test_nobody_waits_longer_for_an_answer_than_is_allowed() -> None:
+    """Not even until the next look at its memory."""
+    process = EngineProcess([sys.executable, "-c", "input()"], limits=PATIENT)
+    asked, select, waits = time.monotonic(), process._selector.select, []
+
+    def noted(wait_s: float) -> object:
+        waits.append(wait_s)
+        return select(wait_s)
+
+    process._selector = SimpleNamespace(select=noted, close=process._selector.close)  # type: ignore[assignment]
+    with pytest.raises(EngineLostError):
+        process.line(asked, TICK_S / 4)
+    process.close()
+    assert max(waits, default=0.0) <= TICK_S / 4

@@ -16,6 +16,7 @@ from racegate.cli.app import app
 from racegate.history.finding import FindingKind, Verdict
 from racegate.history.outcome import RunResult
 from racegate.history.schedule import parse_schedule
+from racegate.interpose.outcome import Plan
 from racegate.scenario.expect import Expect
 from racegate.scenario.settings import CacheMode, EngineSpec
 from racegate.scenario.spec import Abort, OwnScenario, Request
@@ -82,7 +83,8 @@ def test_settings_that_a_runner_does_not_obey_are_named(tmp_path: Path) -> None:
     named = "what the script sets of racegate's own engine: engine.depth, engine.cache_mode"
     ignored = judged(tmp_path, {"": ORDERED}, scenario=scenario, offers=["plain"])
     assert [reason for reason in ignored.not_seen if reason.startswith(named)]
-    obeyed = judged(tmp_path, {"": ORDERED}, scenario=scenario, offers=["plain", "settings"])
+    obeyed = judged(tmp_path, {"": ORDERED}, scenario=scenario, offers=["settings", "plain"])
+    assert obeyed.config["engine"]["offers"] == ["plain", "settings"]
     unset = judged(tmp_path, {"": ORDERED}, offers=["plain"])
     for judgement in (obeyed, unset):
         assert not [reason for reason in judgement.not_seen if "own engine" in reason]
@@ -418,3 +420,14 @@ def test_a_change_has_to_come_from_the_landing(tmp_path: Path) -> None:
         pytest.raises(AdapterError, match="two eager runs of one differ"),
     ):
         AdapterJudge(adapter, SCENARIO).judge()
+
+
+def test_of_a_landing_that_did_no_harm_nothing_large_is_kept(tmp_path: Path) -> None:
+    """Unless somebody wants its history: there may be thousands of them."""
+    holds = parse_schedule(["d2h:x@1 until host:take@3"]).holds
+    with Adapter(scripted(tmp_path, {"": [*TWICE, observation(2, count=1)]}, **EVERYTHING)) as one:
+        target = AdapterJudge(one, SCENARIO)._target(None)
+        whole = target.run(Plan(holds=holds))
+        tried = target.run(Plan(holds=holds, is_recording=False))
+    assert whole.conflicts and whole.told is not None
+    assert (tried.conflicts, tried.told, tried.ending) == ((), None, whole.ending)

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from racegate.history.finding import FindingKind
-from racegate.history.trace import OpRecord
+from racegate.history.trace import Conflict, OpRecord
 from racegate.oracles.findings import signature
-from racegate.oracles.ordering import Conflict
 from racegate.targets.adapters.answers import check_ran
 from racegate.targets.adapters.landings import points_of
 from racegate.targets.adapters.reader import HistoryError

@@ -158,6 +158,7 @@ def test_buffers_share_storage_and_names_move_on() -> None:
 
 TOLD = hello(Offer.CLOCKS)
 CLOCK_OP = OpLine(name="d2h:x@1", lane="copy", clock={})
+OWNER = OwnerLine(name="h@1", buffer="x", row=0, meant=("A", 1), found=("A", 1))
 CONTRADICTIONS: dict[str, tuple[HelloAnswer, Sequence[HistoryLine], str]] = {
     "unknown lane": (hello(), [OpLine(name="a@1", lane="plan")], "lane 'plan'.*not introduced"),
     "an operation of the host": (hello(), [OpLine(name="a@1", lane="host")], "lane 'host'"),
@@ -184,6 +185,11 @@ CONTRADICTIONS: dict[str, tuple[HelloAnswer, Sequence[HistoryLine], str]] = {
         hello(Offer.OWNERS),
         [BUFFER, OwnerLine(name="h", buffer="x", row=9, meant=("A", 1), found=None)],
         "row 9 of x",
+    ),
+    "an owner of what nobody wrote": (
+        hello(Offer.OWNERS),
+        [BUFFER, HostLine(name="h@1", accesses=(x(0),)), OWNER],
+        "nobody has written row 0 of x",
     ),
     "an observation not offered": (
         hello(),
@@ -258,3 +264,8 @@ def test_introductions_make_sense() -> None:
         fields = {name: getattr(hello(), name) for name in HelloAnswer.__struct_fields__}
         with pytest.raises(HistoryError, match=message):
             check_introduction(HelloAnswer(**fields | {field: value}))
+
+
+def test_the_last_step_is_the_highest_that_was_named() -> None:
+    names = [HostLine(name=f"h@{step}", accesses=(x(0),)) for step in (1, 3, 2, 1)]
+    assert read([BUFFER, *names]).last_step == 3

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -192,19 +193,75 @@ def test_a_base_is_run_once_until_something_that_decides_it_is_another(
     assert started("--against", ".") == 2
 
 
-def test_what_is_accepted_is_known_by_its_values(
+def forms() -> dict[str, Any]:
+    """What the CI services were told of the last gate."""
+    results = json.loads(Path("s.sarif").read_text())["runs"][0]["results"]
+    return {
+        "json": json.loads(Path("out.json").read_text()),
+        "sarif": {one["ruleId"]: one for one in results},
+        "junit": Path("j.xml").read_text(),
+        "github": Path("summary.md").read_text(),
+    }
+
+
+def test_a_difference_that_is_meant_is_accepted_until_it_is_gone(
     checkout: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """In every form with its reason; what is gone is an error at the file, until it is dropped."""
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", "summary.md")
     releases = TwoReleases(Wait.DEAD, Wait.BEHIND)
-    beside = ("--path", ".", "--against", "1.0")
-    accepted = ("--baseline", "accepted.json")
-    assert gate(releases, monkeypatch, *beside, *accepted, "--update-baseline").exit_code == 0
-    assert gate(releases, monkeypatch, *beside, *accepted).exit_code == 0
-    known = json.loads(Path("accepted.json").read_text())["known"]
-    beside_base = json.loads(Path("out.json").read_text())["results"][0]["comparison"]
-    assert [one["signature"] for one in known] == [one["signature"] for one in beside_base["new"]]
-    Path("accepted.json").write_text(json.dumps({"schema": "racegate.baseline/1", "known": []}))
-    assert gate(releases, monkeypatch, *beside, *accepted).exit_code == 1
+    options = ("--path", ".", "--against", "1.0", "--sarif", "s.sarif", "--junit", "j.xml")
+    accept = ("--github", "--accept", "meant.json")
+
+    def gated(*more: str) -> Result:
+        Path("summary.md").unlink(missing_ok=True)
+        return gate(releases, monkeypatch, *options, *accept, *more)
+
+    assert "--reason TEXT writes it" in gated().output
+    assert gated("--reason", "the copy is read later now").exit_code == 0
+    accepted = json.loads(Path("meant.json").read_text())["known"]
+    (reason,) = {one["reason"] for one in accepted}
+    assert reason == "the copy is read later now"
+
+    done, told = gated(), forms()
+    assert (done.exit_code, "::error" in done.output) == (0, False), done.output
+    assert "ACCEPTED the copy is read later now" in done.output
+    assert told["json"]["baseline"]["known"] == accepted
+    for result in told["sarif"].values():
+        assert result["suppressions"][0]["justification"] == reason
+    assert reason in told["junit"] and reason in told["github"]
+
+    releases.waits[True] = Wait.DEAD
+    done, told = gated(), forms()
+    assert done.exit_code == ExitCode.BAD_INPUT, done.output
+    for one in accepted:
+        assert f"gone, and still in meant.json: runs: {one['signature']}" in done.output
+    assert "--update-accepted drops it" in done.output
+    assert told["json"]["baseline"]["gone"] == accepted
+    place = told["sarif"]["stale"]["locations"][0]["physicalLocation"]
+    assert place["artifactLocation"]["uri"] == "meant.json"
+    assert "::error file=meant.json" in done.output
+    assert "not seen any more" in told["junit"] and "not seen any more" in told["github"]
+
+    assert gated("--update-accepted").exit_code == 0
+    assert json.loads(Path("meant.json").read_text())["known"] == []
+    releases.waits[True] = Wait.BEHIND
+    assert gated().exit_code == ExitCode.FINDING
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--reason", "x"), "--reason needs --accept FILE"),
+        (("--accept", "a.json", "--reason", " "), "says why"),
+        (("--accept", "a.json", "--baseline", "b.json"), "give one of them"),
+        (("--update-accepted",), "needs --baseline FILE or --accept FILE"),
+    ],
+)
+def test_how_it_is_accepted_is_said_whole(options: tuple[str, ...], said: str) -> None:
+    done = CliRunner().invoke(app, ["vllm", "gate", "--release", "1.0", *options])
+    assert done.exit_code == ExitCode.BAD_INPUT
+    assert said in " ".join(done.output.split())
 
 
 @given(st.lists(RUNS, min_size=2, max_size=2, unique_by=str))

@@ -164,19 +164,31 @@ def test_a_block_of_two_requests_is_told_unless_they_have_its_tokens_in_common()
 def test_rows_are_sampled_with_what_their_requests_ask_for() -> None:
     both = scheduled(1, A=(4, 0, 0, 4), B=(3, 0, 0, 3))
     true: dict[str, object] = {
-        "rows": ["B", "A"], "temperature": [0.05000000074505806, 0.0], "seeds": [7, -1],
-        "presence": [0.5, 0.0], "frequency": [0.5, 0.0], "repetition": [1.100000023841858, 1.0],
-        "outputs": [[], []],
+        "rows": ["B", "A"], "temperature": [0.05000000074505806, 0.0],
+        "presence_penalties": [0.5, 0.0], "frequency_penalties": [0.5, 0.0],
+        "repetition_penalties": [1.100000023841858, 1.0], "seeds": {"B": 7}, "outputs": [[], []],
     }  # fmt: skip
     assert untrue([both, (1, "sampling", true)]) == []
-    for name in ("temperature", "seeds", "presence", "repetition"):
+    for name in ("temperature", "presence_penalties", "repetition_penalties"):
         swapped = list(reversed(true[name]))  # type: ignore[call-overload]
         (first, _) = untrue([both, (1, "sampling", {**true, name: swapped})])
         assert first.startswith(f"step 1: sampling.{name} of request B in row 0: ")
-    stays = {"rows": ["B", "A"], "index": [3, 1], "temperature": [9.0, 0.0, 9.0, 0.05],
-             "seeds": [9, 9, 9, 7]}  # fmt: skip
-    assert untrue([both, (1, "sampling", stays)]) == []
-    assert untrue([both, (1, "sampling", {**stays, "index": [1, 3]})])
+    assert untrue([both, (1, "sampling", {**true, "seeds": {"B": 8}})])
+    assert untrue([both, (1, "sampling", {**true, "outputs": [[3], []]})])
+
+
+def test_a_row_with_drafts_has_as_many_logits_as_tokens() -> None:
+    first = scheduled(1, B=(3, 0, 0, 3))
+    then = scheduled(2, A=(4, 0, 0, 4), B=(4, 3, 3, None))
+    true: dict[str, object] = {
+        "rows": ["B", "A"], "temperature": [0.05] * 4 + [0.0], "seeds": [7, 7, 7, 7, 99],
+        "sums": [0.0] * 5,
+    }  # fmt: skip
+    assert untrue([first, then, (2, "sampling", true)]) == []
+    wrong = {**true, "seeds": [7, 7, 7, 99, 99]}
+    assert untrue([first, then, (2, "sampling", wrong)]) == [
+        "step 2: sampling.seeds of request B in row 3: 99 used, 7 true"
+    ]
 
 
 def test_a_grammar_forbids_what_follows_from_the_token_before() -> None:

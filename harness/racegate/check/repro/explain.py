@@ -17,9 +17,9 @@ from racegate.explore.ladder import reversals
 from racegate.faults.fault import Fault
 from racegate.history.finding import Finding, FindingKind
 from racegate.history.schedule import EAGER, LATE, Schedule
-from racegate.history.trace import Trace
+from racegate.history.trace import Conflict, Trace
 from racegate.oracles.missing_edge import late_wait
-from racegate.oracles.ordering import Conflict, find_conflicts
+from racegate.oracles.ordering import find_conflicts
 from racegate.oracles.paths import EdgeGraph, ExplainError, Ordered, PathStep
 
 

@@ -12,8 +12,7 @@ from racegate.explore.ladder import reversals
 from racegate.faults.fault import Fault
 from racegate.history.finding import FindingKind
 from racegate.history.schedule import Hold, Schedule, parse_schedule
-from racegate.history.trace import HostAccess, OpRecord, Trace
-from racegate.oracles.ordering import Conflict
+from racegate.history.trace import Conflict, HostAccess, OpRecord, Trace
 
 BEFORE_MAX = 4  # points before the second of the pair
 BEHIND_MAX = 2

@@ -6,12 +6,12 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 
 from racegate.cli.ci import (
     CiOptions,
     VerboseOption,
-    code_beside,
     detail_of,
     ratchet_of,
     with_ci,
@@ -38,7 +38,8 @@ from racegate.cli.replay import replay
 from racegate.cli.sets import CampaignOptions, campaign_options, with_set
 from racegate.history.exit_code import ExitCode
 from racegate.history.finding import exit_code
-from racegate.history.outcome import RunResult, gated
+from racegate.history.gates.results import gated
+from racegate.history.outcome import RunResult
 from racegate.history.schedule import parse_schedule
 from racegate.history.witness import save
 from racegate.jobs.foreign.draws import ScenarioDraw
@@ -204,11 +205,11 @@ def gate(
                 )
                 judged.append(judge.judge())
                 on_scenario(scenario.name)
-    found = gated(judged)
     files = {scenario.name: str(path) for path, scenario in loaded}
     benign = benign_of(strict)
-    ratchet = ratchet_of(found.results, ci, benign)
-    code = code_beside(found, ratchet, benign)
+    ratchet = ratchet_of(judged, ci, benign)
+    found = msgspec.structs.replace(gated(judged), baseline=ratchet)
+    code = found.exit_code(benign)
     show = partial(print_target_gate, benign=benign, detail=detail_of(verbose))
     tell(json, found, lambda: show(stdout_console(), found))
     checked = checked_results(judged, files, code=code, benign=benign, ratchet=ratchet)

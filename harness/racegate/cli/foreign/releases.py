@@ -15,7 +15,6 @@ import typer
 from racegate.cli.ci import (
     CiOptions,
     VerboseOption,
-    code_beside,
     detail_of,
     ratchet_of,
     with_ci,
@@ -44,7 +43,8 @@ from racegate.cli.pictures import HtmlOption
 from racegate.cli.replay import replay
 from racegate.cli.sets import CampaignOptions, campaign_options, with_set
 from racegate.history.finding import exit_code
-from racegate.history.outcome import RunResult, gated
+from racegate.history.gates.results import gated
+from racegate.history.outcome import RunResult
 from racegate.history.schedule import parse_holds
 from racegate.interpose.errors import BadInput
 from racegate.jobs.foreign.bases import Bases, base_cell
@@ -59,7 +59,7 @@ from racegate.jobs.foreign.releases import (
 )
 from racegate.report.ci.failing import checked_results
 from racegate.report.targets.releases import print_engine_verdict
-from racegate.report.targets.results import print_comparison, print_target_gate
+from racegate.report.targets.results import Reasons, print_comparison, print_target_gate
 from racegate.scenario.errors import BadInputError
 from racegate.scenario.files import load_for, script_file
 from racegate.scenario.spec import Scenario
@@ -222,6 +222,7 @@ def gate(
         base = _reopened(base_cell(cell, against), runs, log)
         bases = Bases(base, settings=(runs,)).judged([scenario for _, scenario in loaded])
     shown: list[RunResult] = []
+    reasons = ci.reasons()
     with _reopened(cell, runs, log) as engine:
         for place, scenario in loaded:
             found = engine.judge(scenario)
@@ -229,12 +230,13 @@ def gate(
             shown.append(_beside(found, str(place), bases.get(scenario.name)))
             _write(witness, found, scenario)
             if json != "-" and (verbose or bases):
-                _print_judged(found, shown[-1], str(place))
+                _print_judged(found, shown[-1], str(place), reasons)
             else:
                 _progress(f"{found.scenario}: {found.text}")
-    results, benign = gated(shown), benign_of(strict)
-    ratchet = ratchet_of(results.results, ci, benign)
-    code = code_beside(results, ratchet, benign)
+    benign = benign_of(strict)
+    ratchet = ratchet_of(shown, ci, benign)
+    results = msgspec.structs.replace(gated(shown), baseline=ratchet)
+    code = results.exit_code(benign)
     files = {one.scenario: str(place) for place, one in judged}
     show = partial(print_target_gate, benign=benign, detail=detail_of(verbose), told=tuple(files))
     tell(json, results, lambda: show(stdout_console(), results))
@@ -299,11 +301,11 @@ def _beside(found: ReleaseVerdict, place: str, base: BaseScenario | None) -> Run
     return msgspec.structs.replace(result, comparison=compare(base, found.base, result))
 
 
-def _print_judged(found: ReleaseVerdict, result: RunResult, place: str) -> None:
+def _print_judged(found: ReleaseVerdict, result: RunResult, place: str, reasons: Reasons) -> None:
     if result.comparison is None:
         print_engine_verdict(stdout_console(), found, place)
     else:
-        print_comparison(stdout_console(), result)
+        print_comparison(stdout_console(), result, reasons)
 
 
 def _write(folder: Path | None, judged: ReleaseVerdict, scenario: Scenario) -> None:

@@ -8,13 +8,15 @@ from __future__ import annotations
 import re
 import shlex
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 import typer
 
-from racegate.cli.ci import CiOptions, ratchet_of, with_ci, write_checked
+from racegate.cli.ci import CiOptions, NoStoreOption, ratchet_of, with_ci, write_checked
 from racegate.cli.foreign.searching import minimised_file, search_target
 from racegate.cli.options import (
     JsonOption,
@@ -32,23 +34,32 @@ from racegate.cli.pictures import HtmlOption
 from racegate.cli.replay import replay
 from racegate.cli.sets import CampaignOptions, campaign_options, with_set
 from racegate.history.exit_code import ExitCode
+from racegate.history.replayed import ReplaySummary
 from racegate.history.schedule import parse_holds
 from racegate.interpose.errors import BadInput
 from racegate.interpose.gpus import GPUS
 from racegate.interpose.outcome import CompileMode, DeviceKind
 from racegate.jobs.foreign.draws import ScenarioDraw
 from racegate.jobs.foreign.opened import NUMBER, TargetOptions
+from racegate.jobs.stores.failures import last_failures
 from racegate.report.ci.failing import checked_beside
 from racegate.report.targets.programs import checked_program, render
 from racegate.scenario.untrusted.text import printable_lines
 from racegate.targets.common.server import PrintPlace
 from racegate.targets.program.doctor import toolkit_facts
 from racegate.targets.program.judge import ProgramVerdict, judge_on, suppressing, under
-from racegate.targets.program.launch import Program, open_device
+from racegate.targets.program.launch import DeviceServer, Program, open_device
 from racegate.targets.program.launch import checked_program as found_program
 from racegate.targets.program.result import ProgramResult, result_of_program
+from racegate.targets.program.workflow.replay import replay_program
 from racegate.targets.program.workflow.suppressions import load_suppressions
-from racegate.targets.program.workflow.witness import ProgramSubject, save_witnesses
+from racegate.targets.program.workflow.witness import (
+    PROGRAM_WITNESSES,
+    ProgramSubject,
+    ProgramWitness,
+    save_witnesses,
+    witnesses_of,
+)
 
 app = typer.Typer(no_args_is_help=True, help="Judge a PyTorch program, unmodified, without a GPU.")
 
@@ -143,6 +154,7 @@ def run(
     timeout: RunTimeoutOption = 0.0,
     error_exitcode: ErrorCodeOption = None,
     strict: StrictOption = None,
+    no_store: NoStoreOption = None,
     *,
     ci: CiOptions,
     html: HtmlOption = None,
@@ -151,7 +163,7 @@ def run(
     """Run a program on the virtual CUDA device and judge the order of all it does: 0 no conflict, 1
     a finding, 3 something that is not modelled; a script that fails keeps its own exit code.
     """
-    known = load_suppressions(suppressions) if suppressions else ()
+    known = load_suppressions(suppressions)
     checked = found_program(
         tuple(program),
         timeout_s=timeout,
@@ -160,24 +172,22 @@ def run(
         gpu=gpu,
         compiling=compiling,
     )
-    stdout = PrintPlace.STDERR if json == "-" else PrintPlace.PLAIN
-    holds = parse_holds(hold or ())
+    stdout, holds = _print_place(json), parse_holds(hold or ())
+    explores = bool(explore) or witness is not None
     with open_device(device, stdout=stdout) as opened, SearchProgress() as progress:
+        ask = partial(judge_on, opened, checked, explores=explores, runs_max=runs)
+        ask = partial(ask, suppressions=known, on_run=progress.show)
         if holds:
             verdicts = suppressing(under(opened, checked, holds, polls=not_ready), known)
+        elif no_store or not explores:
+            verdicts = ask()
         else:
-            verdicts = judge_on(
-                opened,
-                checked,
-                explores=bool(explore) or witness is not None,
-                runs_max=runs,
-                suppressions=known,
-                on_run=progress.show,
-            )
+            verdicts = _behind_last_failures(ask, device, opened, checked)
+    options = _told_again(device, memory=memory, gpu=gpu, compiling=compiling)
+    command = shlex.join([*options, *program])
     verdicts = msgspec.structs.replace(verdicts, benign=benign_of(strict))
-    told = _told_again(device, memory=memory, gpu=gpu, compiling=compiling)
-    command = shlex.join([*told, *program])
-    result = result_of_program(verdicts, command, device)
+    judged = result_of_program(verdicts, command, device)
+    result = msgspec.structs.replace(judged, baseline=ratchet_of([judged], ci, verdicts.benign))
     tell(json, result, lambda: print(printable_lines(render(verdicts, command)), file=sys.stderr))
     code = _tell_ci(verdicts, result, ci, json)
     _write_page(verdicts, command, html)
@@ -186,15 +196,35 @@ def run(
     raise typer.Exit(code if error_exitcode is None else _told_apart(code, result, error_exitcode))
 
 
+def _print_place(json: str | None) -> PrintPlace:
+    """Where what the program prints goes, beside a result that may go to standard output."""
+    return PrintPlace.STDERR if json == "-" else PrintPlace.PLAIN
+
+
+def _behind_last_failures(
+    ask: Callable[[], ProgramVerdict], kind: DeviceKind, device: DeviceServer, program: Program
+) -> ProgramVerdict:
+    """The last failures of the program first: who repaired one knows it before the search."""
+
+    def again(witness: ProgramWitness) -> ReplaySummary:
+        return replay_program(device, witness, times=1, timeout_s=program.timeout_s)
+
+    failures = last_failures(["torch", kind.value, *program.argv], say)
+    replayed = failures.replay(failures.read(PROGRAM_WITNESSES), again)
+    found = ask()
+    if found.is_finished:
+        failures.keep(witnesses_of(found, program), replayed)
+    return found
+
+
 def _tell_ci(
     verdicts: ProgramVerdict, result: ProgramResult, ci: CiOptions, json: str | None
 ) -> int:
-    """Writes what CI services read, and gives the exit code: what a baseline lets stand is no
-    finding.
-    """
-    ratchet, code = ratchet_of([result], ci, verdicts.benign), verdicts.exit_code
-    if ratchet is not None and ratchet.lets_stand(result) and code == ExitCode.FINDING:
-        code = ExitCode.CLEAN
+    """Writes what CI services read, and gives the exit code: what is let stand is no finding."""
+    ratchet, code = result.baseline, verdicts.exit_code
+    if ratchet is not None:
+        is_let = ratchet.lets_stand(result) and code == ExitCode.FINDING
+        code = ratchet.code_of(ExitCode.CLEAN if is_let else code)
     case = checked_program(verdicts, result.scenario, code)
     case = case if ratchet is None else checked_beside(case, ratchet)
     write_checked(case, str(verdicts.verdict), ci, json)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from racegate.cli.testing.settings import OPTIONS, TrialSettings, key_of, settings_of
+from racegate.cli.testing.settings import OPTIONS, SETTINGS, key_of, settings_of
 from racegate.history import __version__
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from racegate.history.outcome import RunResult
 
 # The fixture of programs under the virtual CUDA device.
-pytest_plugins = ("racegate.targets.program.workflow.pytest_plugin",)
+pytest_plugins = ("racegate.cli.testing.recording",)
 
 MARKER = (
     "racegate(scenario, *, explore='eager', fault=None, holds=(), budget=64, verdict=('PROVED', "
@@ -37,7 +37,6 @@ _SCENARIO = (
 _WITNESS = re.compile(r'"schema": "racegate\.witness/1"|"of": "engine"')
 
 
-_SETTINGS = pytest.StashKey[TrialSettings]()
 _TRIED = pytest.StashKey["JudgedTrial"]()
 
 
@@ -60,12 +59,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """The marker, and the options read once."""
     config.addinivalue_line("markers", MARKER)
-    config.stash[_SETTINGS] = settings_of(config)
+    config.stash[SETTINGS] = settings_of(config)
 
 
 def pytest_report_header(config: pytest.Config) -> str:
     """One line: what repeats the session."""
-    settings = config.stash[_SETTINGS]
+    settings = config.stash[SETTINGS]
     told = [f"device {settings.device}", f"seed {settings.seed}"]
     told += [] if settings.replay is None else [f"replay {settings.replay}"]
     told += [] if settings.report_dir is None else [f"reports in {settings.report_dir}"]
@@ -76,7 +75,7 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> RacegateFi
     """A scenario has to be proved, a witness has to show what it was recorded for."""
     if file_path.suffix not in (".toml", ".json") or not parent.config.getini("racegate_collect"):
         return None
-    settings = parent.config.stash[_SETTINGS]
+    settings = parent.config.stash[SETTINGS]
     if settings.report_dir is not None and file_path.is_relative_to(settings.report_dir):
         return None  # what earlier failures left
     if not _is_test(file_path):
@@ -103,7 +102,7 @@ def _is_test(path: Path) -> bool:
 @pytest.fixture
 def racegate_seed(pytestconfig: pytest.Config) -> int:
     """The seed of the session, for what a test draws itself."""
-    return pytestconfig.stash[_SETTINGS].seed
+    return pytestconfig.stash[SETTINGS].seed
 
 
 @pytest.fixture
@@ -120,7 +119,7 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     if item.get_closest_marker("racegate") is not None:
         from racegate.cli.testing.trial import check_verdict
 
-        check_verdict(item, _tried(item), item.config.stash[_SETTINGS])
+        check_verdict(item, _tried(item), item.config.stash[SETTINGS])
     yield
 
 
@@ -131,5 +130,5 @@ def _tried(item: pytest.Item) -> JudgedTrial:
 
         marker = item.get_closest_marker("racegate")
         assert marker is not None
-        item.stash[_TRIED] = try_marked(item, marker, item.config.stash[_SETTINGS])
+        item.stash[_TRIED] = try_marked(item, marker, item.config.stash[SETTINGS])
     return item.stash[_TRIED]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +26,25 @@ class TrialSettings:
     replay: Path | None
     seed: int
     report_dir: Path | None
+
+
+SETTINGS = pytest.StashKey[TrialSettings]()
+
+
+def report_file(item: pytest.Item, folder: Path, ending: str) -> Path:
+    """A file of a test that failed, in a folder that is made if need be. Raises OSError."""
+    folder.mkdir(parents=True, exist_ok=True)
+    name = re.sub(r"[^\w.\-]+", "-", item.nodeid)[-150:].strip("-")
+    return folder / f"{name}{ending}"
+
+
+def attached(item: pytest.Item, text: str, files: Sequence[Path]) -> list[str]:
+    """Puts what is told of a finding, and the files of it, into the properties of a JUnit file.
+    Gives the lines by which Jenkins and GitLab find attachments.
+    """
+    item.user_properties.append(("racegate.finding", text))
+    item.user_properties += [("racegate.attachment", str(file)) for file in files]
+    return [f"[[ATTACHMENT|{file}]]" for file in files]
 
 
 def key_of(name: str) -> str:

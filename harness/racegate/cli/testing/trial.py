@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import re
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,7 +20,7 @@ from racegate.check.repro.search import BUDGET, search
 from racegate.cli.app import app
 from racegate.cli.options import ExecutionDevice, Explore, site_of
 from racegate.cli.testing.foreign import run_foreign
-from racegate.cli.testing.settings import TrialSettings
+from racegate.cli.testing.settings import TrialSettings, attached, report_file
 from racegate.device.cuda.driver import NoCudaError
 from racegate.device.cuda.pacing import Pacing
 from racegate.device.cuda.site import CudaSite
@@ -180,16 +179,21 @@ def check_verdict(item: pytest.Item, tried: JudgedTrial, settings: TrialSettings
     if not wrong:
         return
     # A witness is of racegate's own engine; another one's finding has its own line to run again.
+    lines: list[str] = []
+    files: list[Path] = []
     if settings.report_dir is not None and tried.result.findings and not tried.trial.adapter:
-        item.add_report_section("call", "racegate", _reported(item, tried, settings.report_dir))
+        lines, files = _reported(item, tried, settings.report_dir)
+    if lines := [*lines, *attached(item, wrong, files)]:
+        item.add_report_section("call", "racegate", "\n".join(lines))
     pytest.fail(wrong, pytrace=False)
 
 
-def _reported(item: pytest.Item, tried: JudgedTrial, folder: Path) -> str:
-    """Writes a witness and, of a race, a page with its picture. What a reader does with them."""
-    folder.mkdir(parents=True, exist_ok=True)
-    name = re.sub(r"[^\w.\-]+", "-", item.nodeid)[-150:].strip("-")
-    witness, page = folder / f"{name}.witness.json", folder / f"{name}.html"
+def _reported(item: pytest.Item, tried: JudgedTrial, folder: Path) -> tuple[list[str], list[Path]]:
+    """Writes a witness and, of a race, a page with its picture. What a reader does with them, and
+    the files.
+    """
+    witness = report_file(item, folder, ".witness.json")
+    page = report_file(item, folder, ".html")
     trial, scenario = tried.trial, tried.trial.scenario
     fault = None if trial.fault is None else find_fault(trial.fault)
     found = as_found(scenario, tried.result, fault, title=scenario.title, seed=scenario.seed)
@@ -201,4 +205,4 @@ def _reported(item: pytest.Item, tried: JudgedTrial, folder: Path) -> str:
     with suppress(SystemExit), redirect_stdout(said), redirect_stderr(said):
         app(["explain", str(witness), "--html", str(page)], standalone_mode=False)
     lines += [f"picture: {page}"] if page.exists() else []
-    return "\n".join(lines)
+    return lines, [file for file in (page, witness) if file.exists()]

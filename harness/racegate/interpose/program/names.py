@@ -73,7 +73,18 @@ def rows_of(value: Any, address: int, end: int) -> str:
 
 
 def _search(frame: FrameType, address: int) -> _Named | None:
-    """Breadth first, so that the shortest expression wins."""
+    """The shortest expression that holds an address."""
+    for name, value in expressions(frame):
+        with suppress(Exception):
+            if _holds(value, address):
+                return _Named(name, value)
+    return None
+
+
+def expressions(frame: FrameType) -> Iterator[tuple[str, Any]]:
+    """What the names of a frame lead to, breadth first, so that the shortest expression of a value
+    comes first.
+    """
     scope = dict(frame.f_locals)
     queue: list[tuple[str, Any, int]] = [(name, value, 0) for name, value in scope.items()]
     if frame.f_globals is not frame.f_locals:
@@ -83,13 +94,12 @@ def _search(frame: FrameType, address: int) -> _Named | None:
         if id(value) in seen or len(seen) > _LOOKED_AT_MAX or name.startswith("__"):
             continue
         seen.add(id(value))
-        # Objects of the program answer as they like: a dead weak reference raises at any question.
-        with suppress(Exception):
-            if _holds(value, address):
-                return _Named(name, value)
-            if depth < _DEPTH_MAX:
+        yield name, value
+        if depth < _DEPTH_MAX:
+            # Objects of the program answer as they like: a dead weak reference raises at any
+            # question.
+            with suppress(Exception):
                 queue.extend((child, item, depth + 1) for child, item in _children(name, value))
-    return None
 
 
 def _holds(value: Any, address: int) -> bool:

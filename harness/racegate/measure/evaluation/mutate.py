@@ -18,12 +18,12 @@ from racegate.engine.state.edges import EDGES
 from racegate.faults.fault import Fault, FaultKind
 from racegate.faults.mutations import Mutation, MutationOperator
 from racegate.history.finding import signature_of
-from racegate.history.trace import OpRecord, Recorded, Trace, Waited
+from racegate.history.trace import Conflict, OpRecord, Recorded, Trace, Waited
 from racegate.jobs.gather import run_all
 from racegate.jobs.pools.pool import Task
 from racegate.jobs.stopping import StoppedError
 from racegate.measure.evaluation.scripts import Scripts
-from racegate.oracles.ordering import Conflict, find_conflicts
+from racegate.oracles.ordering import find_conflicts
 from racegate.oracles.paths import EdgeGraph, Ordered
 from racegate.scenario.spec import OwnScenario
 

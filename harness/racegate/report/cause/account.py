@@ -10,9 +10,8 @@ from racegate.check.judge import Judged
 from racegate.history.edge import Edge
 from racegate.history.finding import Finding, FindingKind, Verdict
 from racegate.history.schedule import parse_schedule
-from racegate.history.trace import Trace, Waited, rows_of
+from racegate.history.trace import Conflict, Trace, Waited, rows_of
 from racegate.oracles.missing_edge import late_wait
-from racegate.oracles.ordering import Conflict
 from racegate.report.cause.impact import impact_of
 from racegate.report.cause.pair import (
     Pair,

@@ -12,8 +12,7 @@ import msgspec
 from racegate.history.finding import Finding, FindingKind
 from racegate.history.observe import Boundary
 from racegate.history.run import Run
-from racegate.history.trace import Access, HostAccess, Misowned, OpRecord
-from racegate.oracles.ordering import Conflict
+from racegate.history.trace import Access, Conflict, HostAccess, Misowned, OpRecord
 from racegate.report.cause.row_assignment import RowAssignment, assignment_of
 
 TraceStep = OpRecord | HostAccess

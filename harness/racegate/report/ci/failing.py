@@ -16,9 +16,9 @@ from racegate.history.finding import (
     exit_code,
     signature_of,
 )
+from racegate.history.gates.known import KnownFinding, KnownPlace, Ratchet
 from racegate.history.outcome import Checked, CheckedCase, Comparison, Failing, RunResult
 from racegate.jobs.gate import GateResult, MustFail
-from racegate.jobs.ratchet import KnownFinding, Ratchet
 
 # Scenario -> the file that it comes from.
 Files = Mapping[str, str]
@@ -35,6 +35,7 @@ KINDS = {
     FindingKind.CHANGE: "A value that the base does not have",
     "inconclusive": "Something was not exercised",
     "missed": "A witness that must fail did not",
+    "stale": "Something was accepted that is not there any more",
     "broken": "The harness failed a check of its own",
 }
 
@@ -47,16 +48,21 @@ def checked_gate(result: GateResult, files: Files) -> Checked:
     said = [*(breakage.text for breakage in result.breakages), *result.selfcheck.problems]
     wrong += [_broken("gate", "", "\n".join(said))] if said else []
     itself = CheckedCase(group="self-check", name="gate", failing=tuple(wrong))
+    cases = (*scenarios, *witnesses, itself)
+    known = result.baseline
     return Checked(
-        cases=(*scenarios, *witnesses, itself),
+        cases=cases if known is None else (*cases, *_stale_in(known)),
         exit_code=result.exit_code,
-        has_baseline=result.baseline is not None,
+        has_baseline=known is not None,
     )
 
 
 def _of_run(run: RunResult, result: GateResult, files: Files) -> CheckedCase:
-    is_known = result.baseline is not None and result.baseline.lets_stand(run)
-    wrong = failing_run(run, files, result.benign, is_known=is_known)
+    """What is wrong with it is known by all that is, or not at all."""
+    wrong = failing_run(run, files, result.benign)
+    known = result.baseline
+    if wrong is not None and known is not None and known.lets_stand(run):
+        wrong = _known(wrong, known)
     return _case(run, () if wrong is None else (wrong,))
 
 
@@ -106,18 +112,33 @@ def checked_results(
 
 
 def checked_beside(checked: Checked, ratchet: Ratchet) -> Checked:
-    """A job with a baseline: what stands in it is known."""
-    known = set(ratchet.known)
-
-    def beside(one: Failing) -> Failing:
-        is_known = KnownFinding(scenario=one.name, signature=one.signature) in known
-        return msgspec.structs.replace(one, is_known=one.is_known or is_known)
-
+    """A job with a file of known findings: what stands in it is known, and what was accepted and is
+    not there any more is wrong.
+    """
     cases = [
-        msgspec.structs.replace(case, failing=tuple(map(beside, case.failing)))
+        msgspec.structs.replace(case, failing=tuple(_known(one, ratchet) for one in case.failing))
         for case in checked.cases
     ]
-    return msgspec.structs.replace(checked, cases=tuple(cases), has_baseline=True)
+    return msgspec.structs.replace(checked, cases=(*cases, *_stale_in(ratchet)), has_baseline=True)
+
+
+def _known(one: Failing, ratchet: Ratchet) -> Failing:
+    """With why it is let stand, if it is."""
+    reason = ratchet.reason_of(one.name, one.signature)
+    return one if reason is None else msgspec.structs.replace(one, is_known=True, reason=reason)
+
+
+def _stale_in(ratchet: Ratchet) -> Sequence[CheckedCase]:
+    stale = tuple(_stale(one, ratchet.file) for one in ratchet.expired)
+    return [CheckedCase(group="accepted", name=ratchet.file, failing=stale)] if stale else []
+
+
+def _stale(one: KnownFinding | KnownPlace, file: str) -> Failing:
+    message = (
+        f"{one.name} was accepted ({one.reason}) and is not seen any more: "
+        "--update-accepted drops it"
+    )
+    return Failing(name=file, file=file, kind="stale", signature=one.name, message=message)
 
 
 def failing_in(run: RunResult, files: Files, benign: Benign) -> Sequence[Failing]:
@@ -170,9 +191,7 @@ def _place_in(found: Finding) -> tuple[str, int] | None:
     return None
 
 
-def failing_run(
-    run: RunResult, files: Files, benign: Benign = Benign.PASS, *, is_known: bool = False
-) -> Failing | None:
+def failing_run(run: RunResult, files: Files, benign: Benign = Benign.PASS) -> Failing | None:
     """What is wrong with a run; None if it passed."""
     file = files.get(run.scenario, "")
     code = exit_code([run.verdict], benign=benign)
@@ -190,7 +209,6 @@ def failing_run(
         signature=signature_of(run.findings) or cause.signature,
         message=cause.message,
         replay=cause.replay,
-        is_known=is_known,
     )
 
 

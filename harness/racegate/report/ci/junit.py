@@ -11,7 +11,7 @@ from racegate.scenario.untrusted.text import printable, printable_lines
 
 
 def junit_of(checked: Checked) -> str:
-    """XML. What stands in the baseline is skipped, and what the harness did wrong an error."""
+    """XML. What is known is skipped, and what the harness did wrong an error."""
     page = JUnitXml("racegate")
     for group, cases in groupby(checked.cases, key=lambda case: case.group):
         suite = TestSuite(group)
@@ -33,16 +33,24 @@ def _case(case: CheckedCase) -> TestCase:
 
 def _results(case: CheckedCase) -> list[Skipped | Error | Failure]:
     """Errors before failures, as the format has it; a case of which nothing else is wrong than what
-    stands in the baseline is skipped.
+    is known is skipped.
     """
     wrong = [_wrong(one) for one in case.failing if not one.is_known]
-    known = [f"in the baseline: {one.signature}" for one in case.failing if one.is_known]
+    known = [_known(one) for one in case.failing if one.is_known]
     why = "; ".join([case.skipped] if case.skipped else known)
     if why and not wrong:
         skipped = Skipped()
         skipped.text = printable(why)  # the format has no attribute for it
         return [skipped]
     return sorted(wrong, key=lambda one: not isinstance(one, Error))
+
+
+def _known(one: Failing) -> str:
+    return (
+        f"accepted: {one.signature}: {one.reason}"
+        if one.reason
+        else f"in the baseline: {one.signature}"
+    )
 
 
 def _wrong(one: Failing) -> Error | Failure:

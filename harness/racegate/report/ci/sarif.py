@@ -72,8 +72,18 @@ class _Location(_Sarif, frozen=True):
     physical_location: _Place
 
 
+class _Justified(_Sarif, frozen=True):
+    """Who lets a result stand, beside the source, and why."""
+
+    justification: str
+    kind: str = "external"
+
+
 class _SarifResult(_Sarif, frozen=True):
-    """Something wrong. baseline_state: `new` or `unchanged`, if there is a baseline"""
+    """Something wrong. baseline_state: `new` or `unchanged`, if there is a baseline
+
+    suppressions: of what was accepted with a reason
+    """
 
     rule_id: str
     rule_index: int
@@ -82,6 +92,7 @@ class _SarifResult(_Sarif, frozen=True):
     partial_fingerprints: dict[str, str]
     locations: tuple[_Location, ...] = ()
     baseline_state: str | None = None
+    suppressions: tuple[_Justified, ...] = ()
 
 
 class _Invocation(_Sarif, frozen=True):
@@ -143,4 +154,5 @@ def _result(one: Failing, checked: Checked) -> _SarifResult:
         locations=(location,) if one.file else (),
         partial_fingerprints={FINGERPRINT: printable(f"{one.name}/{one.signature}")},
         baseline_state=known,
+        suppressions=(_Justified(justification=printable(one.reason)),) if one.reason else (),
     )

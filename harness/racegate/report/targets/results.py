@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 from rich.console import Console
@@ -10,8 +10,9 @@ from rich.table import Table
 from rich.text import Text
 
 from racegate.history.exit_code import ExitCode
-from racegate.history.finding import Benign, exit_code
-from racegate.history.outcome import GatedResults, RunResult, shared_findings
+from racegate.history.finding import Benign, FindingKind, exit_code
+from racegate.history.gates.results import GatedResults
+from racegate.history.outcome import RunResult, shared_findings
 from racegate.report.causes import ToldCause, last_line, print_causes, told_plainly
 from racegate.report.text import (
     FINDINGS_SHOWN_MAX,
@@ -27,11 +28,16 @@ from racegate.scenario.untrusted.console import line, lines
 from racegate.scenario.untrusted.text import many
 
 Details = Callable[[], None]
+# Why findings were accepted, by scenario and signature.
+Reasons = Mapping[tuple[str, str], str]
+_NO_REASONS: Reasons = {}
 # How a gate beside a base ends: the word, and its style.
 _COMPARED = {
     ExitCode.CLEAN: ("SAME as", "green"),
     ExitCode.INCONCLUSIVE: ("INCONCLUSIVE beside", "yellow"),
     ExitCode.FINDING: ("DIFFERENT from", "bold red"),
+    ExitCode.BAD_INPUT: ("SAME as, with stale entries,", "yellow"),
+    ExitCode.BROKEN_HARNESS: ("NOT WHOLLY COMPARED with", "bold magenta"),
 }
 
 
@@ -55,15 +61,21 @@ def print_judgement(console: Console, result: RunResult, details: Details | None
     console.print(line((result.text, STYLE[result.verdict]), f": {counts_of(result)}"))
 
 
-def print_comparison(console: Console, result: RunResult) -> None:
-    """What a scenario shows on a change and not on its base; what both show is one line."""
+def print_comparison(console: Console, result: RunResult, reasons: Reasons = _NO_REASONS) -> None:
+    """What a scenario shows on a change and not on its base; what both show is one line. reasons:
+    of what was accepted
+    """
     beside = result.comparison
     assert beside is not None
     console.print(f"{result.scenario} on {result.target} beside {beside.base}")
-    if beside.changed is not None:
-        console.print(line(("CHANGED", "bold red"), f" {beside.changed.message}"))
-    for finding in beside.new:
-        console.print(line(("NEW", "bold red"), f" {finding.verdict}: {finding.message}"))
+    for finding in beside.findings:
+        is_change = finding.kind is FindingKind.CHANGE
+        said = finding.message if is_change else f"{finding.verdict}: {finding.message}"
+        reason = reasons.get((result.scenario, finding.signature))
+        if reason is not None:
+            console.print(line(("ACCEPTED", "green"), f" {reason}: {said}"))
+            continue
+        console.print(line(("CHANGED" if is_change else "NEW", "bold red"), f" {said}"))
         if finding.replay:
             console.print(f"  replay: {finding.replay}", soft_wrap=True)  # to be copied
     for signature in beside.repaired:
@@ -110,7 +122,7 @@ def print_target_gate(
     if any(result.comparison for result in gate.results):
         _print_compared(console, gate, told)
         return
-    causes = [told_plainly(shared) for shared in shared_findings(gate.run, benign=benign)]
+    causes = [told_plainly(shared) for shared in shared_findings(gate.standing, benign=benign)]
     if detail is GateView.ALL:
         _print_each(console, gate, told)
     else:
@@ -184,5 +196,10 @@ def _compared_line(gate: GatedResults) -> Text:
     repaired = len({signature for one in found for signature in one.repaired})
     changed = sum(one.changed is not None for one in found)
     counts = f"{changed} changed, {many(new, 'new conflict')}, {repaired} repaired"
+    if gate.baseline is not None:
+        counts += f"; {len(gate.baseline.standing)} of these differences let stand"
+        counts += (
+            f", {len(gate.baseline.expired)} accepted and gone" if gate.baseline.expired else ""
+        )
     ran = many(len(gate.run), "scenario")
     return line((word, style), f" {found[0].base}: {ran}, {counts}")

@@ -12,11 +12,11 @@ from racegate.history.finding import Race, Side, Verdict, by_cause
 from racegate.history.schedule import Holds
 from racegate.history.trace import HOST
 from racegate.report.cause.pair import Relation
-from racegate.report.cause.repair import repair_of
 from racegate.report.timeline.model import Bar, Role, Timeline
 from racegate.report.timeline.several import Fact, PicturedFinding, findings_page
 from racegate.targets.common.search import VERDICTS
 from racegate.targets.program.judge import ProgramVerdict
+from racegate.targets.program.repair import repair_of
 from racegate.targets.program.words import difference_in, replay_of
 
 _FRAMES_MAX = 4

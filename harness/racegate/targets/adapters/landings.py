@@ -14,9 +14,8 @@ from fnmatch import fnmatchcase
 from typing import ClassVar
 
 from racegate.history.schedule import Holds
-from racegate.history.trace import HostAccess, OpRecord
+from racegate.history.trace import Conflict, HostAccess, OpRecord
 from racegate.history.verdict import Reach
-from racegate.oracles.ordering import Conflict
 from racegate.targets.adapters.target import AdapterOutcome
 from racegate.targets.adapters.wire import HelloAnswer, Offer
 from racegate.targets.common.landings import LandingRuns, combined, number_of

@@ -10,11 +10,12 @@ import msgspec
 from racegate.history.finding import Finding, FindingKind
 from racegate.history.run import EngineResult, Run
 from racegate.history.schedule import EAGER, Schedule
+from racegate.history.trace import Conflict
 from racegate.history.verdict import unrealised
 from racegate.interpose.outcome import Ending, Outcome, Plan
 from racegate.oracles.findings import from_losses, from_misowned, signature
 from racegate.oracles.losslessness import find_losses
-from racegate.oracles.ordering import Conflict, find_conflicts
+from racegate.oracles.ordering import find_conflicts
 from racegate.oracles.ownership import find_misowned
 from racegate.scenario.spec import OwnScenario
 from racegate.targets.adapters.answers import wrong_ends

@@ -23,7 +23,15 @@ import msgspec
 from racegate.interpose.build import find_toolkit
 from racegate.interpose.errors import INTERRUPTED, BadInput, ExitCode
 from racegate.interpose.gpus import GPUS
-from racegate.interpose.outcome import CompileMode, DeviceKind, Ending, Job, Outcome, Plan
+from racegate.interpose.outcome import (
+    CompileMode,
+    DeviceKind,
+    Ending,
+    Job,
+    Outcome,
+    Plan,
+    Sources,
+)
 from racegate.interpose.program.stdin import open_stdin
 from racegate.interpose.program.timeouts import where_it_stood
 from racegate.scenario.untrusted.signals import stops_later
@@ -41,6 +49,7 @@ class Program:
     timeout_s: 0 for none; suppressed: signatures that its own tests pass over
     memory_bytes: of the virtual device, 0 for what its GPU has; compiling: as of a Job
     gpu: which of `GPUS` the device says that it is; empty for none, with half of the host's memory
+    sources: texts that it reads in the place of its files, as of a Job
     """
 
     argv: tuple[str, ...]
@@ -49,6 +58,7 @@ class Program:
     memory_bytes: int = 0
     gpu: str = ""
     compiling: CompileMode | None = None
+    sources: Sources = ()
 
 
 def checked_program(
@@ -109,8 +119,11 @@ class DeviceServer:
         self._server = server
         self._compiles = False
 
-    def run(self, program: Program, plan: Plan, *, is_quiet: bool = False) -> Outcome:
-        """One run under one plan. is_quiet: the program's own output is not shown.
+    def run(
+        self, program: Program, plan: Plan, *, is_quiet: bool = False, stdout: Path | None = None
+    ) -> Outcome:
+        """One run under one plan. is_quiet: the program's own output is not shown; what it prints
+        goes to the file stdout, if one is named.
 
         Ctrl-C stops the program as it would without a device, and its outcome says so; a quiet run
         is ended at once, and KeyboardInterrupt goes on. Raises BadInput: memory is asked for that
@@ -136,6 +149,8 @@ class DeviceServer:
                 compiling=program.compiling,
                 compiles=self._compiles,
                 is_quiet=is_quiet,
+                sources=program.sources,
+                stdout="" if stdout is None else str(stdout),
             )
             try:
                 with stops_later():

@@ -12,6 +12,7 @@ from racegate.history.finding import (
     causes_of,
     finding_of,
 )
+from racegate.history.gates.known import Ratchet
 from racegate.history.outcome import RunResult
 from racegate.history.stats import Stats
 from racegate.interpose.outcome import DeviceKind, Ending, Observation
@@ -30,6 +31,7 @@ class ProgramResult(RunResult, frozen=True, kw_only=True):
     changes: what these, or other answers to completion queries, change
     causes: the missing edges of the findings; one may be that of several
     suppressed: findings that are let stand; stale: suppressions that matched nothing
+    baseline: beside the findings that are known, null without such a file
     left: landings that the search did not try; limits: why what it did not show may be harmful
     is_complete: every landing was tried
     torch_version: of the program's torch; compiled_regions: graphs that torch.compile made of its
@@ -44,6 +46,7 @@ class ProgramResult(RunResult, frozen=True, kw_only=True):
     causes: tuple[Cause, ...] = ()
     suppressed: tuple[Suppression, ...] = ()
     stale: tuple[Suppression, ...] = ()
+    baseline: Ratchet | None = None
     left: int = 0
     limits: tuple[str, ...] = ()
     is_complete: bool = False

@@ -1,10 +1,9 @@
-"""Exchange: a mutant's code in the place of what this process has imported.
+"""Exchange: a mutant's code in the place of what this process has imported, or another one will.
 
-Almost every edit is within a function: the functions that live get the other code, and everybody
-who has imported them, or made an object of their class, runs it. What an import does (a constant,
-a default, a field) is had by importing all of the project anew. A process that a test starts gets a
-tree with one file in the place of another, or a compiler that reads one source in the place of
-another; both are given in the environment, which it inherits.
+Almost every edit is within a function, whose code is exchanged where it lives. What an import does
+(a constant, a default, a field) is had by importing all of the project anew. A process that a test
+starts gets a tree with one file in the place of another, or a compiler that reads one source in the
+place of another; both are given in the environment, which it inherits.
 """
 
 from __future__ import annotations
@@ -13,18 +12,16 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
-from functools import cached_property
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.util import spec_from_file_location
-from inspect import CO_NEWLOCALS
 from itertools import pairwise
 from pathlib import Path
-from types import CodeType, FunctionType, ModuleType
+from types import CodeType, ModuleType
 
 from racegate.history.breakage import PACKAGES
 from racegate.scenario.errors import BadInputError
+from racegate.targets.common.inside.exchange import compiled, exchange_code
 
 # A compiler: whatever it is given, with the mutant for the source that it is of.
 COMPILER = """#!/bin/sh
@@ -37,86 +34,14 @@ exec {compiler} -I {beside} "$@"
 """
 
 
-def changed_function(before: CodeType, after: CodeType) -> tuple[CodeType, CodeType] | None:
-    """The outermost function that differs between two versions of a module; None if it is not a
-    function alone.
-    """
-    if _own_part(before) != _own_part(after):
-        return None
-    pairs = list(zip(_inner(before), _inner(after), strict=True))
-    differing = [pair for pair in pairs if pair[0] != pair[1]]
-    if len(differing) != 1:
-        return None
-    ((one, other),) = differing
-    return (one, other) if one.co_flags & CO_NEWLOCALS else changed_function(one, other)
-
-
-def _own_part(code: CodeType) -> tuple[object, ...]:
-    """What a body does itself, without what it defines."""
-    constants = [(type(each), each) for each in code.co_consts if not isinstance(each, CodeType)]
-    return (code.co_code, code.co_names, code.co_varnames, len(_inner(code)), repr(constants))
-
-
-def _inner(code: CodeType) -> list[CodeType]:
-    return [each for each in code.co_consts if isinstance(each, CodeType)]
-
-
-def compiled(source: bytes, path: Path) -> CodeType:
-    """The code of a module."""
-    return compile(source, str(path), "exec", dont_inherit=True)
-
-
 def exchange(module: ModuleType, before: bytes, after: bytes) -> bool:
-    """Gives the functions of a module the code of a mutant. False if that is not to be had so: the
-    edit is in what an import does, or the function was given away under another name.
+    """Gives the functions of a module of the project the code of a mutant; what they all remember
+    is forgotten. False if that is not to be had so: see `exchange_code`.
     """
-    path = Path(str(module.__file__))
-    changed = changed_function(compiled(before, path), compiled(after, path))
-    if changed is None:
-        return False
-    old, new = changed
-    found = [
-        function
-        for function in functions_of(module)
-        if (function.__code__.co_qualname, function.__code__.co_firstlineno)
-        == (old.co_qualname, old.co_firstlineno)
-    ]
-    if not found or any(function.__code__.co_freevars != new.co_freevars for function in found):
-        return False
-    for function in found:
-        function.__code__ = new
-    forget_results()
-    return True
-
-
-def functions_of(module: ModuleType) -> Iterator[FunctionType]:
-    """The functions and methods that a module defines, decorated ones too."""
-    waiting: list[object] = list(vars(module).values())
-    seen: set[int] = set()
-    while waiting:
-        thing = waiting.pop()
-        is_foreign = isinstance(thing, FunctionType | type) and thing.__module__ != module.__name__
-        if id(thing) in seen or is_foreign:
-            continue
-        seen.add(id(thing))
-        if isinstance(thing, FunctionType):
-            yield thing
-        waiting += _within(thing)
-
-
-def _within(thing: object) -> Sequence[object]:
-    """What a decorator or a class has in it."""
-    match thing:
-        case type():
-            return list(vars(thing).values())
-        case property():
-            return [thing.fget, thing.fset]
-        case staticmethod() | classmethod():
-            return [thing.__func__]
-        case cached_property():
-            return [thing.func]
-    wrapped = getattr(thing, "__wrapped__", None)
-    return [] if wrapped is None else [wrapped]
+    is_exchanged = bool(exchange_code(module, before, after))
+    if is_exchanged:
+        forget_results()
+    return is_exchanged
 
 
 def forget_results() -> None:

@@ -118,7 +118,7 @@ SOURCES = {
             tests=("tests/check/repro",),
             elsewhere=("tests/cli/test_search_cli.py",),
         ),
-        _room("jobs"),
+        _room("jobs", "tests/targets/vllm/test_vllm_beside.py"),
         Source(
             name="interpose",
             folders=_named(

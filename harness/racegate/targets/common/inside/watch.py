@@ -7,18 +7,14 @@ what a kernel in its place would see, and adds no order.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 
 from racegate.targets.common.inside.session import EngineSession, Tensor
 
 Values = dict[str, object]
 Seen = tuple[int, str, Values]  # step, name, values
-Shortens = Callable[[Tensor], Tensor]
-
-
-def clone(memory: Tensor) -> Tensor:
-    """All of it, as it is now."""
-    return memory.clone()
+Look = Callable[[Tensor], Tensor]  # what is kept of memory that was observed
 
 
 class Watch:
@@ -47,28 +43,34 @@ class Watch:
 
     def on_device(self, name: str, tensors: dict[str, Tensor], **known: object) -> None:
         """Values of device tensors, as of this place on the current stream."""
-        self._add(self._on_device(name, tensors, known, clone))
+        self._add(self._on_device(name, tensors, known, {}))
 
-    def inner_on_device(
-        self,
-        name: str,
-        tensors: dict[str, Tensor],
-        *,
-        shorten: Shortens | None = None,
-        **known: object,
+    def inner_on_device(self, name: str, tensors: dict[str, Tensor], **known: object) -> None:
+        """As `on_device`, of values that legal schedules may change."""
+        self.inner.append(self._on_device(name, tensors, known, {}))
+
+    def inner_look(
+        self, name: str, tensors: dict[str, Tensor], looks: Mapping[str, Look], **known: object
     ) -> None:
-        """As `on_device`, of values that legal schedules may change.
-
-        shorten: makes of each tensor what is observed of it, in a new one
+        """As `inner_on_device`. looks: by the name of a tensor, what is kept in the place of all
+        its values
         """
-        self.inner.append(self._on_device(name, tensors, known, shorten or clone))
+        self.inner.append(self._on_device(name, tensors, known, looks))
 
     def inner_on_host(self, name: str, **values: object) -> None:
         """As `on_host`, of values that legal schedules may change."""
         self.inner.append((self.step, name, dict(values)))
 
+    def own(self) -> AbstractContextManager[None]:
+        """What is done inside is no doing of the engine."""
+        return self._session.own()
+
+    def memory_of(self, tensor: Tensor) -> Tensor:
+        """What a look is done with."""
+        return self._session.memory_of(tensor)
+
     def _on_device(
-        self, name: str, tensors: dict[str, Tensor], known: Values, shorten: Shortens
+        self, name: str, tensors: dict[str, Tensor], known: Values, looks: Mapping[str, Look]
     ) -> Seen:
         session = self._session
         values = dict(known)
@@ -76,7 +78,7 @@ class Watch:
             given = {key: session.memory_of(tensor) for key, tensor in tensors.items()}
 
         def work(*_: object) -> None:
-            copies = {key: shorten(memory) for key, memory in given.items()}
+            copies = {key: looks.get(key, _all_of)(memory) for key, memory in given.items()}
             self._unread.append((values, copies))
 
         session.launch(f"observe {name}", [], [], work)
@@ -100,3 +102,7 @@ class Watch:
     def on_host(self, name: str, **values: object) -> None:
         """Values that the host knows without touching memory that the device uses."""
         self._add((self.step, name, dict(values)))
+
+
+def _all_of(memory: Tensor) -> Tensor:
+    return memory.clone()

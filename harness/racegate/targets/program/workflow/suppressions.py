@@ -25,8 +25,10 @@ class SuppressionFile(StrictStruct, frozen=True, kw_only=True):
     suppression: tuple[Suppression, ...] = ()
 
 
-def load_suppressions(path: Path) -> tuple[Suppression, ...]:
-    """Raises BadInput with the file and the reason."""
+def load_suppressions(path: Path | None) -> tuple[Suppression, ...]:
+    """None without a file. Raises BadInput with the file and the reason."""
+    if path is None:
+        return ()
     try:
         raw = decode_toml(read_text(path, FILE_BYTES_MAX))
         found = msgspec.convert(raw, SuppressionFile).suppression

@@ -75,9 +75,13 @@ class ProgramWitness(SealedWitness, frozen=True, kw_only=True):
 
 def save_witnesses(verdicts: ProgramVerdict, program: Program, path: Path) -> tuple[Path, ...]:
     """One file for each DIVERGENT finding: path, then path with a number. Returns the files."""
+    return save_all(witnesses_of(verdicts, program), path)
+
+
+def witnesses_of(verdicts: ProgramVerdict, program: Program) -> list[ProgramWitness]:
+    """One for each DIVERGENT finding."""
     shown = [(one.race, one.landing) for one in verdicts.judged]
-    found = [witness_of(race, run, program) for race, run in shown if run is not None]
-    return save_all(found, path)
+    return [witness_of(race, run, program) for race, run in shown if run is not None]
 
 
 def witness_of(race: Race, landing: LandingRun[Outcome], program: Program) -> ProgramWitness:

@@ -28,6 +28,7 @@ from racegate.targets.vllm.inside.conditions import (
 )
 from racegate.targets.vllm.inside.hollow import Hollow
 from racegate.targets.vllm.inside.model import VOCAB, Script, config
+from racegate.targets.vllm.inside.sampling import watch_sampling
 from racegate.targets.vllm.inside.truth.compare import Truth
 from racegate.targets.vllm.inside.watch import (
     DRAFT_LEN,
@@ -43,8 +44,8 @@ from racegate.targets.vllm.inside.watch_steps import (
     groups_of,
     watch_choice,
     watch_drafting,
+    watch_masks,
     watch_previous,
-    watch_sampling,
 )
 from racegate.targets.vllm.wire import ModelRunner, StateMode
 
@@ -189,7 +190,8 @@ class Driver:
         watch_metadata(watch, rows)
         watch_attention(watch, rows)
         watch_previous(watch, runner, rows)
-        watch_sampling(watch, runner, rows)
+        watch_sampling(watch, rows)
+        watch_masks(watch, runner, rows)
         watch_drafting(watch, runner, rows)
         watch_scheduler(watch, self._core.scheduler)
         watch_zeroing(watch)

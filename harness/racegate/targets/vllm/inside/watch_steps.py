@@ -1,5 +1,5 @@
-"""What is observed between a step's inputs and its outputs: what the scheduler chose, how rows are
-sampled, what is accepted and drafted. Legal schedules may change some of it.
+"""What is observed between a step's inputs and its outputs: what the scheduler chose, what masks
+forbid, what is accepted and drafted. Legal schedules may change some of it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from racegate.targets.vllm.inside.watch import RunnerWatch, name_of
 
 Rows = Callable[[], list[str]]
 Given = dict[str, Any]  # arguments, by the names of their parameters
-_PENALTIES = ("presence", "frequency", "repetition")
 
 
 def groups_of(scheduler: Any, *, moves: bool) -> tuple[list[Group], dict[str, int]]:
@@ -135,22 +134,15 @@ def forbidden(logits: Tensor) -> Tensor:
     return torch.stack([is_forbidden.sum(-1), (is_forbidden * places).sum(-1)], dim=-1)
 
 
-def watch_sampling(watch: RunnerWatch, runner: Any, rows: Rows) -> None:
-    """What rows are sampled with, and which tokens their grammars forbid."""
+def watch_masks(watch: RunnerWatch, runner: Any, rows: Rows) -> None:
+    """Which tokens the grammars of rows forbid, when they are sampled."""
 
     def noted(given: Given) -> None:
         logits, batch = given["logits"], given.get("input_batch")
         names = rows() if batch is None else [name_of(one) for one in batch.req_ids]
-        metadata = given.get("sampling_metadata")
-        if metadata is None:
-            _note_by_index(watch, runner.sampler, batch, names)
-        else:
-            _note_by_row(watch, metadata, names)
         if watch.has_grammars:
-            masks = {"forbidden": logits}
-            watch.inner_on_device(
-                "masks", masks, shorten=forbidden, rows=names, size=int(logits.shape[-1])
-            )
+            size, looks = int(logits.shape[-1]), {"forbidden": forbidden}
+            watch.inner_look("masks", {"forbidden": logits}, looks, rows=names, size=size)
 
     running: list[str] = []
     for name in ("sampler", "rejection_sampler"):
@@ -179,34 +171,6 @@ def _called(runner: Any, name: str) -> _Called:
     made = _Called(getattr(runner, name))
     setattr(runner, name, made)
     return made
-
-
-def _note_by_row(watch: RunnerWatch, metadata: Any, names: list[str]) -> None:
-    """Of the runner with persistent rows: tensors by row."""
-    tensors: dict[str, Tensor] = {}
-    if metadata.temperature is not None:
-        tensors["temperature"] = metadata.temperature[: len(names)]
-    known: dict[str, Any] = {}
-    if not metadata.no_penalties:
-        for name in _PENALTIES:
-            tensors[name] = getattr(metadata, f"{name}_penalties")[: len(names)]
-        known["outputs"] = [list(map(int, tokens)) for tokens in metadata.output_token_ids]
-    generators = metadata.generators
-    known["seeds"] = [
-        int(generators[at].initial_seed()) if at in generators else -1 for at in range(len(names))
-    ]
-    watch.inner_on_device("sampling", tensors, rows=names, **known)
-
-
-def _note_by_index(watch: RunnerWatch, sampler: Any, batch: Any, names: list[str]) -> None:
-    """Of the runner whose requests stay where they are: tensors by the places of requests."""
-    states = sampler.sampling_states
-    tensors = {"temperature": states.temperature.gpu, "seeds": states.seeds.gpu}
-    penalties = getattr(sampler, "penalties_state", None)
-    if penalties is not None:
-        tensors |= {name: getattr(penalties, f"{name}_penalty").gpu for name in _PENALTIES}
-    tensors["index"] = batch.idx_mapping[: len(names)]
-    watch.inner_on_device("sampling", tensors, rows=names)
 
 
 def watch_drafting(watch: RunnerWatch, runner: Any, rows: Rows) -> None:

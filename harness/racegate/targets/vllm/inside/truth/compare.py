@@ -18,7 +18,7 @@ _ABSENT = "absent"  # a value that is not there at all
 UNTRUE_MAX = 20  # what follows from the first wrong value says little
 # What sampling is asked for besides a temperature and a seed, where there is a temperature.
 Penalties = dict[str, float]
-Number = int | float
+_PENALTIES = ("presence_penalties", "frequency_penalties", "repetition_penalties")
 # As the same values are called where landings are judged by them.
 _WORDS = {"metadata.accepted": "accepted count", "zeroed.blocks": "blocks to zero"}
 
@@ -249,37 +249,28 @@ class Truth:
             self._by_row(step, "previous rows.at", values, lambda row: before.get(row.request, -1))
 
     def _sampling(self, step: int, values: Values) -> None:
-        """What each row is sampled with."""
+        """What each row is sampled with, or each of its logits."""
         if not self._order(step, values):
             return
-        unseeded = None if "index" in values else -1
-        values = _rounded(_in_rows(values))
-        request = self._course.request
-        asked: dict[str, Callable[[Request], Number | None]] = {
-            "temperature": lambda one: one.temperature,
-            "seeds": lambda one: one.seed if one.temperature else unseeded,
-        }
-        for name in ("presence", "frequency", "repetition"):
-            asked[name] = partial(self._penalty, name)
+        is_by_logits = "sums" in values
+        rows = [row for row in self._rows for _ in range(row.drafts + 1 if is_by_logits else 1)]
+        asked: dict[str, Callable[[Request], float | None]]
+        asked = {"temperature": _temperature, "seeds": _seed}
+        asked |= {name: partial(self._penalty, name) for name in _PENALTIES}
         for name, of in asked.items():
-            self._by_row(step, f"sampling.{name}", values, partial(self._asked_of, of))
-        says = self._says
-        self._by_row(
-            step,
-            "sampling.outputs",
-            values,
-            lambda row: [
-                says.token_at(row.index, place)
-                for place in range(len(request(row.request).prompt), row.known)
-            ],
-        )
+            used = _listed(values.get(name), rows)
+            for at, (row, one) in enumerate(zip(rows, used, strict=False)):
+                where = f"of request {row.request} in row {at}"
+                self._same(step, f"sampling.{name}", where, one, of(self._request(row)))
+        self._by_row(step, "sampling.outputs", values, self._course.before)
 
-    def _asked_of(self, of: Callable[[Request], Number | None], row: Row) -> Number | None:
-        return of(self._course.request(row.request))
+    def _request(self, row: Row) -> Request:
+        return self._course.request(row.request)
 
     def _penalty(self, name: str, request: Request) -> float:
-        usual = 1.0 if name == "repetition" else 0.0
-        return self._penalties[f"{name}_penalty"] if request.temperature else usual
+        usual = 1.0 if name.startswith("repetition") else 0.0
+        asked = self._penalties[name.replace("penalties", "penalty")]
+        return asked if request.temperature else usual
 
     def _accepted(self, step: int, values: Values) -> None:
         """What verification comes to, on the device."""
@@ -380,12 +371,21 @@ def _with_next(values: Values, rows: Sequence[Row]) -> Values:
     return {**values, "next": found}
 
 
-def _rounded(values: Values) -> Values:
-    """Numbers as they were asked for, not as 32 bits hold them."""
-    lists = {key: one for key, one in values.items() if isinstance(one, list)}
-    return values | {
-        key: [round(x, 6) if isinstance(x, float) else x for x in one] for key, one in lists.items()
-    }
+def _listed(used: Any, rows: Sequence[Row]) -> list[Any]:
+    """Values by row, as they were asked for, not as 32 bits hold them."""
+    if isinstance(used, dict):
+        used = [used.get(row.request) for row in rows]
+    if not isinstance(used, list):
+        return []
+    return [round(one, 6) if isinstance(one, float) else one for one in used]
+
+
+def _temperature(request: Request) -> float:
+    return request.temperature
+
+
+def _seed(request: Request) -> int | None:
+    return request.seed if request.temperature else None
 
 
 def _places(row: Row) -> list[int]:

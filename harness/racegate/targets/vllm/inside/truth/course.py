@@ -150,6 +150,11 @@ class Course:
         tokens = [says.token_at(row.index, place) for place in range(row.start, own)]
         return tokens + [says.draft_at(row.index, place) for place in range(own, row.end)]
 
+    def before(self, row: Row) -> list[int | None]:
+        """The tokens that it had behind its prompt."""
+        first = len(self.request(row.request).prompt)
+        return [self._says.token_at(row.index, place) for place in range(first, row.known)]
+
     def outputs(self, row: Row) -> list[int | None]:
         """The tokens that it gets."""
         places = range(row.known, row.known + row.accepted)

@@ -1,0 +1,1 @@
+"""What a gate says of many results: beside what is known, and in all."""

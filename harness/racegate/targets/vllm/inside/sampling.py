@@ -1,0 +1,119 @@
+"""What vLLM's samplers use of each row: temperature, seed, penalties, and the logits that they and
+masks have made, beside the drafts that are verified.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from contextlib import suppress
+from importlib import import_module
+from typing import Any
+
+import torch
+
+from racegate.targets.common.inside.session import Tensor
+from racegate.targets.common.inside.watch import Look
+from racegate.targets.vllm.inside.watch import RunnerWatch
+
+# Of the first runner's metadata, by row; those behind the first three are used with penalties only.
+_BY_ROW = ("temperature", "top_p", "top_k")
+_PENALTIES = ("presence_penalties", "frequency_penalties", "repetition_penalties")
+_SECOND_PENALTIES = {name: name.replace("penalties", "penalty") for name in _PENALTIES}
+_FIRST = "vllm.v1.sample.sampler"
+_FIRST_VERIFIES = "vllm.v1.sample.rejection_sampler"
+_SECOND = "vllm.v1.worker.gpu.sample.sampler"
+_SECOND_VERIFIES = "vllm.v1.worker.gpu.spec_decode.rejection_sampler"
+_DECIMALS = 2  # of a sum of logits: what a cleaner way to the same value changes is less
+
+
+def watch_sampling(watch: RunnerWatch, rows: Callable[[], list[str]]) -> None:
+    """Both runners' samplers, as far as a release has them. rows: names of the batch's requests"""
+    places = (
+        (_FIRST, "Sampler.forward", _see_parameters),
+        (_FIRST, "Sampler.sample", _see_logits),
+        (_FIRST_VERIFIES, "rejection_sample", _see_drafts),
+        (_SECOND, "Sampler.apply_sampling_params", _see_states),
+        (_SECOND_VERIFIES, "rejection_sample", _see_drafts),
+    )
+    for path, name, see in places:
+        with suppress(ImportError, AttributeError):  # of other releases
+            *owners, last = name.split(".")
+            owner: Any = import_module(path)
+            for each in owners:
+                owner = getattr(owner, each)
+            setattr(owner, last, _watched(watch, rows, getattr(owner, last), see))
+
+
+def _watched(
+    watch: RunnerWatch, rows: Callable[[], list[str]], plain: Any, see: Callable[..., None]
+) -> Any:
+    """A function of the release, of whose arguments and result something is observed."""
+    signature = inspect.signature(plain)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        given = signature.bind(*args, **kwargs).arguments
+        if see is not _see_states:
+            see(watch, rows(), given)
+            return plain(*args, **kwargs)
+        made = plain(*args, **kwargs)
+        see(watch, rows(), given, made)
+        return made
+
+    return call
+
+
+def _see_parameters(watch: RunnerWatch, rows: list[str], given: dict[str, Any]) -> None:
+    metadata = given["sampling_metadata"]
+    names = (*_BY_ROW, *(() if metadata.no_penalties else _PENALTIES))
+    found = {name: getattr(metadata, name, None) for name in names}
+    tensors = {name: tensor for name, tensor in found.items() if tensor is not None}
+    seeds = {rows[row]: each.initial_seed() for row, each in metadata.generators.items()}
+    known: dict[str, Any] = {} if metadata.no_penalties else _outputs(metadata)
+    watch.inner_on_device("sampling", tensors, rows=rows, seeds=seeds, **known)
+
+
+def _outputs(metadata: Any) -> dict[str, Any]:
+    """The tokens that penalties count, by row."""
+    return {"outputs": [list(map(int, tokens)) for tokens in metadata.output_token_ids]}
+
+
+def _see_logits(watch: RunnerWatch, rows: list[str], given: dict[str, Any]) -> None:
+    logits = given["logits"]
+    watch.inner_look("logits", {"sums": logits, "allowed": logits}, _LOOKS, rows=rows)
+
+
+def _see_drafts(watch: RunnerWatch, rows: list[str], given: dict[str, Any]) -> None:
+    """The runners name the drafts otherwise."""
+    logits = given["target_logits"]
+    drafts = given.get("draft_token_ids", given.get("draft_sampled"))
+    found = {"drafts": drafts, "sums": logits, "allowed": logits}
+    tensors = {key: tensor for key, tensor in found.items() if tensor is not None}
+    watch.inner_look("verification", tensors, _LOOKS, rows=rows)
+
+
+def _see_states(watch: RunnerWatch, rows: list[str], given: dict[str, Any], made: Tensor) -> None:
+    """Of the second runner: a row of logits belongs to the state that its index names."""
+    index, states = given["expanded_idx_mapping"], given["self"].sampling_states
+    with watch.own():
+        place = watch.memory_of(index)
+    by_row = {key: getattr(states, key, None) for key in ("temperature", "seeds")}
+    penalties = getattr(given["self"], "penalties_state", None)
+    by_row |= {key: getattr(penalties, one, None) for key, one in _SECOND_PENALTIES.items()}
+    tensors = {key: each.gpu for key, each in by_row.items() if each is not None}
+    looks = _LOOKS | {key: lambda memory: memory[place.long()] for key in tensors}
+    watch.inner_look("sampling", {**tensors, "sums": made, "allowed": made}, looks, rows=rows)
+
+
+def _sums(logits: Tensor) -> Tensor:
+    """Of the finite logits of each row."""
+    finite = torch.where(torch.isfinite(logits), logits, 0.0)
+    return finite.double().sum(-1).round(decimals=_DECIMALS)
+
+
+def _allowed(logits: Tensor) -> Tensor:
+    """How many tokens of each row a mask leaves."""
+    return torch.isfinite(logits).sum(-1)
+
+
+_LOOKS: dict[str, Look] = {"sums": _sums, "allowed": _allowed}

@@ -1,0 +1,119 @@
+"""A change beside its base: what both refuse, what is worse, what a campaign has seen before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+
+from racegate.check.selfcheck import SelfCheck
+from racegate.history.exit_code import ExitCode
+from racegate.history.finding import Finding, FindingKind, Verdict
+from racegate.history.outcome import Comparison, RunResult
+from racegate.history.witness import load_witness
+from racegate.interpose.outcome import Ending, Observation
+from racegate.jobs.foreign.bases import base_cell
+from racegate.jobs.foreign.beside import BaseScenario, compare
+from racegate.jobs.foreign.opened import TargetResult
+from racegate.jobs.foreign.worker import TargetWorker
+from racegate.jobs.generated import CampaignSpec, Report
+from racegate.targets.common.wire import ReleaseRun
+from racegate.targets.vllm.cell import Cell
+from racegate.targets.vllm.wire import ModelRunner, StateMode
+from support import SCENARIOS, scenario
+
+CELL = Cell(release="1.0", runner=ModelRunner.V1, mode=StateMode.NONE, checkout="before")
+
+
+def result(*findings: Any, refused: str = "") -> Any:
+    return RunResult(
+        scenario="s", device="d", verdict=Verdict.PROVED, findings=findings, refused=refused
+    )
+
+
+def race(signature: str, verdict: Verdict | None) -> Any:
+    return SimpleNamespace(
+        race=SimpleNamespace(signature=signature), signature=signature, verdict=verdict
+    )
+
+
+def beside(base: Any, change: Any, run: ReleaseRun | None = None) -> Comparison:
+    kept = BaseScenario(result=base, ending=Ending.FINISHED, inner=(), delivered={})
+    return compare(kept, run or ReleaseRun(ending=Ending.FINISHED), change)
+
+
+@pytest.mark.parametrize(
+    ("base", "change", "why"),
+    [
+        ("no graphs", "no graphs", ()),
+        ("no graphs", "no slots", ("the base was not judged: no graphs",)),
+        ("no graphs", "", ("the base was not judged: no graphs",)),
+        ("", "no graphs", ("the change was not judged: no graphs",)),
+    ],
+)
+def test_what_both_refuse_for_one_reason_is_no_difference(
+    base: str, change: str, why: tuple[str, ...]
+) -> None:
+    found = beside(result(refused=base), result(refused=change))
+    assert found.unmet == why
+    assert found.code is (ExitCode.INCONCLUSIVE if why else ExitCode.CLEAN)
+
+
+@pytest.mark.parametrize("harm", [Verdict.BENIGN, None, Verdict.CONFLICT, Verdict.DIVERGENT])
+def test_of_several_races_of_the_base_the_most_harmful_is_the_measure(
+    harm: Verdict | None,
+) -> None:
+    base = result(race("s", Verdict.BENIGN), race("s", Verdict.CONFLICT))
+    found = beside(base, result(race("s", harm)))
+    assert bool(found.new) is (harm is Verdict.DIVERGENT)
+    assert found.known == (0 if found.new else 1)
+    assert bool(beside(base, result(race("t", harm))).new)
+
+
+def test_how_the_run_ended_is_told_behind_the_value_that_differs() -> None:
+    seen = Observation("step 2 sampled", "x", "{}")
+    run = ReleaseRun(ending=Ending.FAILED, message="KeyError: 7", inner=(seen,))
+    changed = beside(result(), result(), run).changed
+    assert changed is not None and changed.step == 2
+    assert changed.message.endswith("in the base absent; KeyError: 7")
+
+
+def test_a_base_is_a_release_or_the_folder_of_a_checkout(tmp_path: Path) -> None:
+    assert base_cell(CELL, str(tmp_path)) == msgspec.structs.replace(CELL, checkout=str(tmp_path))
+    other = base_cell(CELL, "0.9")
+    assert other == msgspec.structs.replace(CELL, release="0.9", checkout=None)
+
+
+def test_a_worker_makes_one_witness_of_what_many_scenarios_show(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Only the lowest counts: one that is handed back may be lower."""
+    (file,) = (SCENARIOS / "witnesses").glob("correction-partial-fields.witness.json")
+    witness = load_witness(file)
+    finding = Finding(kind=FindingKind.DIVERGENCE, signature=witness.signature, message="")
+    shown = TargetResult(
+        result=RunResult(scenario="s", device="d", verdict=Verdict.DIVERGENT, findings=(finding,)),
+        witnesses=(witness,),
+    )
+
+    @contextmanager
+    def opened(subject: object, options: object) -> Iterator[Any]:
+        yield SimpleNamespace(selfcheck=SelfCheck(), judge=lambda script: shown)
+
+    monkeypatch.setattr("racegate.jobs.foreign.worker.open_target", opened)
+    nothing: Any = None
+    spec = CampaignSpec(seed=3)
+    worker = TargetWorker(
+        nothing, nothing, lambda seed, index: scenario("two_row_cycle"), spec, known=()
+    )
+    made = {}
+    for index in (4, 5, 2, 3):
+        report = worker.work(index)
+        assert isinstance(report, Report) and report.signature == witness.signature
+        made[index] = report.found is not None
+    assert made == {4: True, 5: False, 2: True, 3: False}

@@ -1,0 +1,158 @@
+"""What is observed of samplers: what each row is sampled with, whatever the runner calls it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from racegate.targets.vllm.inside.sampling import watch_sampling
+
+SAMPLERS = ("vllm.v1.sample.sampler", "vllm.v1.worker.gpu.sample.sampler")
+VERIFIERS = (
+    "vllm.v1.sample.rejection_sampler",
+    "vllm.v1.worker.gpu.spec_decode.rejection_sampler",
+)
+INF = float("inf")
+
+
+class Notes:
+    """A watch that looks at once."""
+
+    def __init__(self) -> None:
+        self.inner: list[tuple[str, dict[str, object]]] = []
+
+    def inner_on_device(self, name: str, tensors: dict[str, Any], **known: object) -> None:
+        self.inner_look(name, tensors, {}, **known)
+
+    def inner_look(self, name: str, tensors: Any, looks: Any, **known: object) -> None:
+        kept = {key: looks.get(key, torch.clone)(one).tolist() for key, one in tensors.items()}
+        self.inner.append((name, {**known, **kept}))
+
+    @contextmanager
+    def own(self) -> Iterator[None]:
+        yield
+
+    def memory_of(self, tensor: torch.Tensor) -> torch.Tensor:
+        return tensor
+
+
+def module(monkeypatch: pytest.MonkeyPatch, path: str, **content: object) -> Any:
+    made = ModuleType(path)
+    vars(made).update(content)
+    monkeypatch.setitem(sys.modules, path, made)
+    return made
+
+
+@pytest.fixture
+def watch(monkeypatch: pytest.MonkeyPatch) -> Notes:
+    for path in ("vllm", *SAMPLERS, *VERIFIERS):
+        parts = path.split(".")
+        for depth in range(1, len(parts)):
+            monkeypatch.setitem(sys.modules, ".".join(parts[:depth]), ModuleType(path))
+        monkeypatch.delitem(sys.modules, path, raising=False)
+    return Notes()
+
+
+def rows() -> list[str]:
+    return ["A", "B"]
+
+
+class First:
+    """The first runner's sampler."""
+
+    def forward(self, logits: Any, sampling_metadata: Any, predict_bonus_token: int) -> str:
+        return "sampled"
+
+    def sample(self, logits: Any, sampling_metadata: Any) -> str:
+        return "sampled"
+
+
+def metadata(**changed: object) -> SimpleNamespace:
+    generator = torch.Generator().manual_seed(11)
+    known: dict[str, object] = {
+        "temperature": torch.tensor([0.0, 0.5]), "top_p": None, "no_penalties": True,
+        "presence_penalties": torch.tensor([1.0, 2.0]), "generators": {1: generator},
+        "output_token_ids": [[3], []],
+    }  # fmt: skip
+    return SimpleNamespace(**(known | changed))
+
+
+def test_parameters_are_told_by_row_and_seeds_by_request(
+    monkeypatch: pytest.MonkeyPatch, watch: Any
+) -> None:
+    sampler = module(monkeypatch, SAMPLERS[0], Sampler=type("Sampler", (First,), {})).Sampler()
+    watch_sampling(watch, rows)
+    assert sampler.forward(None, metadata(), predict_bonus_token=1) == "sampled"
+    told = {"rows": ["A", "B"], "seeds": {"B": 11}, "temperature": [0.0, 0.5]}
+    assert watch.inner == [("sampling", told)]
+
+
+def test_penalties_count_only_where_they_are_used(
+    monkeypatch: pytest.MonkeyPatch, watch: Any
+) -> None:
+    sampler = module(monkeypatch, SAMPLERS[0], Sampler=type("Sampler", (First,), {})).Sampler()
+    watch_sampling(watch, rows)
+    for is_unused in (True, False):
+        sampler.forward(None, metadata(no_penalties=is_unused), predict_bonus_token=0)
+    (_, unused), (_, used) = watch.inner
+    assert "presence_penalties" not in unused
+    assert used["presence_penalties"] == [1.0, 2.0]
+    assert used["outputs"] == [[3], []]
+
+
+def test_logits_are_told_by_their_sum_and_by_what_a_mask_leaves(
+    monkeypatch: pytest.MonkeyPatch, watch: Any
+) -> None:
+    sampler = module(monkeypatch, SAMPLERS[0], Sampler=type("Sampler", (First,), {})).Sampler()
+    watch_sampling(watch, rows)
+    logits = torch.tensor([[10.0, 0.0, -INF], [1.0, 2.0, 3.001]])
+    sampler.sample(logits, metadata())
+    assert watch.inner == [("logits", {"rows": rows(), "sums": [10.0, 6.0], "allowed": [2, 3]})]
+
+
+@pytest.mark.parametrize("path", VERIFIERS)
+def test_drafts_are_told_with_the_logits_they_are_verified_by(
+    monkeypatch: pytest.MonkeyPatch, watch: Any, path: str
+) -> None:
+    """The runners name the drafts otherwise."""
+
+    def first(draft_token_ids: Any, target_logits: Any) -> int:
+        return 1
+
+    def second(target_logits: Any, draft_sampled: Any) -> int:
+        return 1
+
+    is_first = path == VERIFIERS[0]
+    place = module(monkeypatch, path, rejection_sample=first if is_first else second)
+    watch_sampling(watch, rows)
+    drafts, logits = torch.tensor([5, 6]), torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+    place.rejection_sample(*((drafts, logits) if is_first else (logits, drafts)))
+    told = {"rows": rows(), "drafts": [5, 6], "sums": [3.0, 7.0], "allowed": [2, 2]}
+    assert watch.inner == [("verification", told)]
+
+
+def test_a_row_of_the_second_runner_has_the_state_that_its_index_names(
+    monkeypatch: pytest.MonkeyPatch, watch: Any
+) -> None:
+    class Sampler:
+        sampling_states = SimpleNamespace(
+            temperature=SimpleNamespace(gpu=torch.tensor([0.1, 0.2, 0.3])),
+            seeds=SimpleNamespace(gpu=torch.tensor([7, 8, 9])),
+        )
+
+        def apply_sampling_params(self, logits: Any, expanded_idx_mapping: Any) -> Any:
+            return logits * 2
+
+    sampler = module(monkeypatch, SAMPLERS[1], Sampler=Sampler).Sampler()
+    watch_sampling(watch, rows)
+    logits = torch.tensor([[1.0], [2.0]])
+    sampler.apply_sampling_params(logits, torch.tensor([2, 0], dtype=torch.int32))
+    ((name, told),) = watch.inner
+    assert name == "sampling" and told["seeds"] == [9, 7] and told["sums"] == [2.0, 4.0]
+    assert told["temperature"] == pytest.approx([0.3, 0.1])
