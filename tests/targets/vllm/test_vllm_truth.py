@@ -14,13 +14,13 @@ from racegate.targets.common.inside.watch import Seen
 from racegate.targets.vllm.inside.conditions import PENALTIES
 from racegate.targets.vllm.inside.model import Script
 from racegate.targets.vllm.inside.truth.compare import UNTRUE_MAX, Truth
-from racegate.targets.vllm.inside.truth.course import Course, Row
-from racegate.targets.vllm.inside.truth.groups import Group
+from racegate.targets.vllm.inside.truth.course import Course, RequestStep
+from racegate.targets.vllm.inside.truth.groups import GroupTable
 
 DRAFTS = 3
 GROUPS = (
-    Group(size=512, is_state=True, moves=False),
-    Group(size=8, is_state=False, moves=False),
+    GroupTable(size=512, is_state=True, moves=False),
+    GroupTable(size=8, is_state=False, moves=False),
 )
 BLOCKS = {"A": [[1, 2, 3, 4], [5, 6, 7, 8]], "B": [[9, 10, 11, 12], [13, 14, 15, 16]]}
 
@@ -177,6 +177,20 @@ def test_rows_are_sampled_with_what_their_requests_ask_for() -> None:
     assert untrue([both, (1, "sampling", {**true, "outputs": [[3], []]})])
 
 
+def test_requests_that_stay_where_they_are_are_found_by_their_places() -> None:
+    """A takes its last token's place, B, a chunk, the prompt's next."""
+    both = scheduled(1, A=(4, 0, 0, 4), B=(2, 0, 0, 3))
+    says = script()
+    first, third = says.token_at(0, 4), says.token_at(1, 2)
+    true: dict[str, object] = {
+        "rows": ["B", "A"], "index": [3, 1], "counts": [0, 1], "rejected": [0, 0],
+        "last": [[9], [first], [9], [9]], "prompt": [[9, 9, 9, third]],
+    }  # fmt: skip
+    assert untrue([both, (1, "accepted", true)]) == []
+    (said,) = untrue([both, (1, "accepted", {**true, "index": [3, 0]})])
+    assert said == f"step 1: accepted.next of request A in row 1: 9 used, {first} true"
+
+
 def test_a_row_with_drafts_has_as_many_logits_as_tokens() -> None:
     first = scheduled(1, B=(3, 0, 0, 3))
     then = scheduled(2, A=(4, 0, 0, 4), B=(4, 3, 3, None))
@@ -205,6 +219,20 @@ def test_a_grammar_forbids_what_follows_from_the_token_before() -> None:
     assert untrue([first, free, then, (2, "masks", open_)], says)
 
 
+def test_where_the_drafter_was_not_run_zeros_stand_for_drafts() -> None:
+    seen = [one for one in two_steps() if one[0] == 1]
+    again = scheduled(3, A=(4, 3, 8, None))
+    inputs = {"tokens": [script().token_at(0, 5), 0, 0, 0], "positions": [5, 6, 7, 8]}
+    step = scheduled(2, A=(1, 0, 4, None))
+    requests: Any = again[2]["requests"]
+    requests["A"]["computed"] = 5
+    batch = (3, "metadata", {"rows": ["A"], "drafted": [True], "query_start": [0, 4],
+                             "seq_lens": [9], "accepted": [1], "group": 0})  # fmt: skip
+    then = (3, "accepted", {"rows": ["A"], "counts": [1], "rejected": [3]})
+    model = (3, "inputs of the model", inputs)
+    assert untrue([*seen, step, again, batch, model, then]) == []
+
+
 def test_not_more_is_told_than_somebody_reads() -> None:
     seen = two_steps()
     step, name, _ = seen[3]
@@ -223,9 +251,9 @@ def test_a_course_gives_the_tokens_of_plain_decoding(
 ) -> None:
     """However prompts are cut and however many drafts there are."""
     says = script(accepts)
-    course = Course(says)
+    course = Course(says, most=512)
     first = course.step(1, chosen("A", chunk, 0, 0, 4))["A"]
-    rows: list[Row] = [first]
+    rows: list[RequestStep] = [first]
     if chunk < 4:
         assert course.outputs(first) == []
         rows.append(course.step(2, chosen("A", 4 - chunk, 0, chunk, None))["A"])

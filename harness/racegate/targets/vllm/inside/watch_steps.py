@@ -12,22 +12,22 @@ import torch
 
 from racegate.targets.common.inside.session import Tensor
 from racegate.targets.vllm.inside.truth.compare import CHOSEN
-from racegate.targets.vllm.inside.truth.groups import Group
+from racegate.targets.vllm.inside.truth.groups import GroupTable
 from racegate.targets.vllm.inside.watch import RunnerWatch, name_of
 
 Rows = Callable[[], list[str]]
 Given = dict[str, Any]  # arguments, by the names of their parameters
 
 
-def groups_of(scheduler: Any, *, moves: bool) -> tuple[list[Group], dict[str, int]]:
+def groups_of(scheduler: Any, *, moves: bool) -> tuple[list[GroupTable], dict[str, int]]:
     """Groups of layers, and which group a layer is in. moves: states change their blocks"""
     found = scheduler.kv_cache_config.kv_cache_groups
-    groups: list[Group] = []
+    groups: list[GroupTable] = []
     numbers: dict[str, int] = {}
     for number, group in enumerate(found):
         is_state = type(group.kv_cache_spec).__name__ == "MambaSpec"
         size = int(group.kv_cache_spec.block_size)
-        groups.append(Group(size=size, is_state=is_state, moves=is_state and moves))
+        groups.append(GroupTable(size=size, is_state=is_state, moves=is_state and moves))
         numbers |= dict.fromkeys(group.layer_names, number)
     return groups, numbers
 

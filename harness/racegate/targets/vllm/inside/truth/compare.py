@@ -10,11 +10,28 @@ from typing import Any
 from racegate.scenario.spec import Request
 from racegate.targets.common.inside.watch import Seen, Values
 from racegate.targets.common.wire import Wrong
-from racegate.targets.vllm.inside.truth.course import Course, Either, Row, Says
-from racegate.targets.vllm.inside.truth.groups import Group
+from racegate.targets.vllm.inside.truth.course import (
+    Course,
+    EitherToken,
+    RequestStep,
+    ScriptedModel,
+)
+from racegate.targets.vllm.inside.truth.groups import GroupTable
+from racegate.targets.vllm.inside.truth.values import (
+    below_most,
+    computed_places,
+    entry,
+    in_rows,
+    listed,
+    run_places,
+    seed,
+    shown,
+    temperature,
+    with_next,
+)
+from racegate.targets.vllm.wire import TOKENS_MAX
 
 CHOSEN = "scheduled"  # the observation of what the scheduler chose, and what follows from it
-_ABSENT = "absent"  # a value that is not there at all
 UNTRUE_MAX = 20  # what follows from the first wrong value says little
 # What sampling is asked for besides a temperature and a seed, where there is a temperature.
 Penalties = dict[str, float]
@@ -29,13 +46,16 @@ class Truth:
     untrue: what is not what it should be; compared: how many values of each field were
     """
 
-    def __init__(self, says: Says, groups: Sequence[Group], penalties: Penalties) -> None:
+    def __init__(
+        self, says: ScriptedModel, groups: Sequence[GroupTable], penalties: Penalties
+    ) -> None:
         self._says = says
         self._groups = groups
         self._penalties = penalties
-        self._course = Course(says)
-        self._steps: dict[int, dict[str, Row]] = {}
-        self._rows: list[Row] = []  # in the order of the batch
+        self._course = Course(says, most=TOKENS_MAX)
+        self._proposed: set[int] = set()  # steps in which drafts were made
+        self._steps: dict[int, dict[str, RequestStep]] = {}
+        self._rows: list[RequestStep] = []  # in the order of the batch
         self._before: dict[str, int] = {}  # rows of the step before, by request
         self._asked: int | None = None  # drafts that are wanted of a row; None: all
         self._drafted: int | None = None  # passes of the drafter in this step; None: no model yet
@@ -64,7 +84,7 @@ class Truth:
 
     def _same(self, step: int, field: str, where: str, used: Any, true: Any) -> None:
         """One value. true: None if nobody knows it"""
-        either = true if isinstance(true, Either) else None
+        either = true if isinstance(true, EitherToken) else None
         if true is None or (either is not None and not either.is_known):
             return
         self.compared[field] += 1
@@ -72,23 +92,25 @@ class Truth:
             true = used if used in either else either[0]
         if used != true and len(self.untrue) < UNTRUE_MAX:
             what = f"{_WORDS.get(field, field)} {where}".rstrip()
-            self.untrue.append(Wrong(step=step, what=what, used=_shown(used), true=true))
+            self.untrue.append(Wrong(step=step, what=what, used=shown(used), true=true))
 
-    def _by_row(self, step: int, field: str, values: Values, true: Callable[[Row], Any]) -> None:
+    def _by_row(
+        self, step: int, field: str, values: Values, true: Callable[[RequestStep], Any]
+    ) -> None:
         """A field with one entry a row; what is behind the rows is padding."""
         name = field.rpartition(".")[2]
         used = values.get(name)
         if isinstance(used, list):
             for at, row in enumerate(self._rows):
                 where = f"of request {row.request} in row {at}"
-                self._same(step, field, where, _at(used, at), true(row))
+                self._same(step, field, where, entry(used, at), true(row))
 
     def _by_token(
         self,
         step: int,
         field: str,
         used: Any,
-        true: Callable[[Row], Sequence[int | Either | None]],
+        true: Callable[[RequestStep], Sequence[int | EitherToken | None]],
         *,
         starts: Sequence[int] | None = None,
     ) -> None:
@@ -97,11 +119,11 @@ class Truth:
             return
         begin = 0
         for at, row in enumerate(self._rows):
-            first = begin if starts is None else (_at(starts, at) or 0)
+            first = begin if starts is None else (entry(starts, at) or 0)
             for count, token in enumerate(true(row)):
                 where = f"of request {row.request} in row {at}, token {row.start + count}"
                 place = first + count
-                self._same(step, field, where, _at(used, place), token)
+                self._same(step, field, where, entry(used, place), token)
             begin += row.tokens
 
     def _chosen(self, step: int, values: Values) -> None:
@@ -109,7 +131,8 @@ class Truth:
         asked: Any = values["asked"]
         self._asked = asked
         self._before = {row.request: at for at, row in enumerate(self._rows) if row.accepted}
-        self._steps[step] = self._course.step(step, chosen)
+        has_drafts = not self._proposed or step - 1 in self._proposed
+        self._steps[step] = self._course.step(step, chosen, has_drafts=has_drafts)
         self._rows, self._drafted = [], None
         for name, row in self._steps[step].items():
             believed = chosen[name]["computed"]
@@ -120,7 +143,7 @@ class Truth:
 
     def _disjoint(self, step: int) -> None:
         """No block is two requests', but for those of a prefix that they have in common."""
-        owners: dict[int, Row] = {}
+        owners: dict[int, RequestStep] = {}
         for row in self._steps[step].values():
             for group, blocks in enumerate(row.blocks):
                 for at, block in enumerate(blocks):
@@ -130,7 +153,7 @@ class Truth:
                         self._same(step, f"{CHOSEN}.blocks", where, block, -1)
                     self.compared[f"{CHOSEN}.blocks"] += 1
 
-    def _is_shared(self, row: Row, other: Row, group: int, at: int) -> bool:
+    def _is_shared(self, row: RequestStep, other: RequestStep, group: int, at: int) -> bool:
         places = range((at + 1) * self._groups[group].size)
         says = self._says
         return all(says.token_at(row.index, p) == says.token_at(other.index, p) for p in places)
@@ -154,7 +177,7 @@ class Truth:
         self._by_row(step, "metadata.accepted", values, self._count)
         self._states(step, values)
 
-    def _count(self, row: Row) -> int | None:
+    def _count(self, row: RequestStep) -> int | None:
         """The count that a row with drafts is run with: 1 behind its prompt's last chunk. In a new
         block of states the state stands in the first slot, and the count may be 1 too.
         """
@@ -162,7 +185,7 @@ class Truth:
             return None
         return None if self._may_move(row) else max(row.last, 1)
 
-    def _may_move(self, row: Row) -> bool:
+    def _may_move(self, row: RequestStep) -> bool:
         moving = [group.size for group in self._groups if group.moves]
         begin = row.start - (row.last or 0)
         return any(max(begin, 0) // size != (row.end - 1) // size for size in moving)
@@ -180,7 +203,7 @@ class Truth:
             if not isinstance(used, list):
                 continue
             for at, row in enumerate(rows):
-                one = _at(used, at)
+                one = entry(used, at)
                 slots = one if isinstance(one, list) else [one]
                 true = group.states(row, number, len(slots))
                 self._same(step, f"metadata.{field}", f"of request {row.request}", slots, true)
@@ -193,11 +216,16 @@ class Truth:
         self._same(step, f"{boundary}.query_start", "", values["query_start"], starts)
         length = f"{boundary}.seq_lens"
         if drafts:
-            self._by_row(step, length, values, lambda row: row.computed + drafts)
+            self._by_row(step, length, values, lambda row: below_most(row.computed + drafts))
         else:
             self._by_row(step, length, values, lambda row: row.end)
         bound = f"{boundary}.seq_lens_cpu_upper_bound"
-        self._by_row(step, bound, values, lambda row: row.end + row.rejected_before + drafts)
+        self._by_row(
+            step,
+            bound,
+            values,
+            lambda row: below_most(row.end + row.rejected_before + drafts),
+        )
 
     def _attention(self, step: int, values: Values) -> None:
         if not self._order(step, values):
@@ -209,18 +237,19 @@ class Truth:
             return
         group = self._groups[number]
 
-        def slots(row: Row) -> list[int | None]:
+        def slots(row: RequestStep) -> list[int | None]:
             first, behind = row.start, row.computed
             if drafts:
                 first, behind = row.computed + drafts - 1, row.computed + drafts
-            return [group.slot(row, number, place) for place in range(first, behind)]
+            places = range(first, min(behind, TOKENS_MAX))
+            return [group.slot(row, number, place) for place in places]
 
         starts: Any = values["query_start"]
         self._by_token(step, "attention.slots", values["slots"], slots, starts=starts)
         tables: Any = values.get("table")
         if isinstance(tables, list):
             for at, row in enumerate(self._rows):
-                true, used = group.table(row, number), _at(tables, at) or []
+                true, used = group.table(row, number), entry(tables, at) or []
                 where = f"of request {row.request}"
                 self._same(step, "attention.table", where, used[: len(true)], true)
 
@@ -229,7 +258,7 @@ class Truth:
         course = self._course
         self._by_token(step, "inputs of the model.tokens", values["tokens"], course.inputs)
         positions = values["positions"]
-        self._by_token(step, "inputs of the model.positions", positions, _places)
+        self._by_token(step, "inputs of the model.positions", positions, run_places)
 
     def _drafter(self, step: int, values: Values) -> None:
         drafts, course = self._drafted or 0, self._course
@@ -237,10 +266,10 @@ class Truth:
         names = ("inputs of the drafter.tokens", "inputs of the drafter.positions")
         if not drafts:
             self._by_token(step, names[0], values["tokens"], course.drafter_inputs)
-            self._by_token(step, names[1], values["positions"], _computed_places)
+            self._by_token(step, names[1], values["positions"], computed_places)
             return
         self._by_row(step, names[0], values, lambda row: course.draft(row, drafts))
-        self._by_row(step, names[1], values, lambda row: row.computed + drafts - 1)
+        self._by_row(step, names[1], values, lambda row: below_most(row.computed + drafts - 1))
 
     def _previous(self, step: int, values: Values) -> None:
         """Which row a request had in the step before, if it got a token there."""
@@ -255,16 +284,16 @@ class Truth:
         is_by_logits = "sums" in values
         rows = [row for row in self._rows for _ in range(row.drafts + 1 if is_by_logits else 1)]
         asked: dict[str, Callable[[Request], float | None]]
-        asked = {"temperature": _temperature, "seeds": _seed}
+        asked = {"temperature": temperature, "seeds": seed}
         asked |= {name: partial(self._penalty, name) for name in _PENALTIES}
         for name, of in asked.items():
-            used = _listed(values.get(name), rows)
+            used = listed(values.get(name), rows)
             for at, (row, one) in enumerate(zip(rows, used, strict=False)):
                 where = f"of request {row.request} in row {at}"
                 self._same(step, f"sampling.{name}", where, one, of(self._request(row)))
         self._by_row(step, "sampling.outputs", values, self._course.before)
 
-    def _request(self, row: Row) -> Request:
+    def _request(self, row: RequestStep) -> Request:
         return self._course.request(row.request)
 
     def _penalty(self, name: str, request: Request) -> float:
@@ -276,7 +305,7 @@ class Truth:
         """What verification comes to, on the device."""
         if not self._order(step, values):
             return
-        values = _with_next(_in_rows(values), self._rows)
+        values = with_next(in_rows(values), self._rows)
         self._by_row(step, "accepted.counts", values, lambda row: row.accepted)
         self._by_row(step, "accepted.rejected", values, lambda row: row.rejected)
         self._by_row(step, "accepted.next", values, self._course.next_token)
@@ -284,9 +313,10 @@ class Truth:
     def _drafts(self, step: int, values: Values) -> None:
         if not self._order(step, values):
             return
+        self._proposed.add(step)
         used: Any = values["tokens"]
         for at, row in enumerate(self._rows):
-            made = (_at(used, at) or [])[: self._asked]
+            made = (entry(used, at) or [])[: self._asked]
             for number, one in enumerate(made, start=1):
                 where = f"{number} of request {row.request} in row {at}"
                 self._same(step, "drafts.tokens", where, one, self._course.draft(row, number))
@@ -303,10 +333,10 @@ class Truth:
             for count in range(row.accepted):
                 true = self._forbidden(row, row.known + count, int(values["size"]))  # type: ignore[call-overload]
                 where = f"of request {row.request}, token {row.known + count}"
-                self._same(step, "masks.forbidden", where, _at(used, begin + count), true)
+                self._same(step, "masks.forbidden", where, entry(used, begin + count), true)
             begin += row.drafts + 1
 
-    def _forbidden(self, row: Row, place: int, size: int) -> list[int] | None:
+    def _forbidden(self, row: RequestStep, place: int, size: int) -> list[int] | None:
         request = self._course.request(row.request)
         before = self._says.token_at(row.index, place - 1)
         modulus = request.grammar_modulus
@@ -330,67 +360,3 @@ class Truth:
     def _zeroed(self, step: int, values: Values) -> None:
         """Fresh blocks of keys and values: what nobody had before has to be zeroed."""
         self._same(step, "zeroed.blocks", "", values["blocks"], values["asked"])
-
-
-def _shown(used: Any) -> Any:
-    """A value as it can be told: what is not there has a word."""
-    if isinstance(used, list):
-        return [_shown(one) for one in used]
-    return _ABSENT if used is None else used
-
-
-def _at(values: Sequence[Any], place: int) -> Any:
-    """A value of a list that may be too short, or not hold places at all."""
-    return values[place] if 0 <= place < len(values) else None
-
-
-def _in_rows(values: Values) -> Values:
-    """Tensors by the places of requests, as lists by row. index: the place of each row"""
-    index: Any = values.get("index")
-    if index is None:
-        return values
-    lists: dict[str, Any] = {key: one for key, one in values.items() if key != "rows"}
-    flat = {key: _flat(one) for key, one in lists.items() if key not in ("counts", "rejected")}
-    return {**values, **{key: [_at(one, at) for at in index] for key, one in flat.items()}}
-
-
-def _flat(values: list[Any]) -> list[Any]:
-    """Of [places], [places, 1] or [1, places], the list by place."""
-    if len(values) == 1 and isinstance(values[0], list):
-        return list(values[0])
-    return [one[0] if isinstance(one, list) else one for one in values]
-
-
-def _with_next(values: Values, rows: Sequence[Row]) -> Values:
-    """The token that the drafter goes on from: the last one, or the prompt's next of a chunk."""
-    last: Any = values.get("last")
-    prompt: Any = values.get("prompt")
-    if last is None or prompt is None:
-        return values
-    found = [_at(last if row.accepted else prompt, at) for at, row in enumerate(rows)]
-    return {**values, "next": found}
-
-
-def _listed(used: Any, rows: Sequence[Row]) -> list[Any]:
-    """Values by row, as they were asked for, not as 32 bits hold them."""
-    if isinstance(used, dict):
-        used = [used.get(row.request) for row in rows]
-    if not isinstance(used, list):
-        return []
-    return [round(one, 6) if isinstance(one, float) else one for one in used]
-
-
-def _temperature(request: Request) -> float:
-    return request.temperature
-
-
-def _seed(request: Request) -> int | None:
-    return request.seed if request.temperature else None
-
-
-def _places(row: Row) -> list[int]:
-    return list(range(row.start, row.end))
-
-
-def _computed_places(row: Row) -> list[int]:
-    return list(range(row.start, row.computed))

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from racegate.scenario.spec import Request, Scenario
 
 
-class Says(Protocol):
+class ScriptedModel(Protocol):
     """The scripted model, asked for one token at a time."""
 
     scenario: Scenario
@@ -27,7 +27,7 @@ class Says(Protocol):
         ...
 
 
-class Either(tuple[int | None, ...]):
+class EitherToken(tuple[int | None, ...]):
     """Values of which each is true; None among them, or no value at all: nobody knows."""
 
     __slots__ = ()
@@ -39,7 +39,7 @@ class Either(tuple[int | None, ...]):
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class RequestStep:
     """One request in one step.
 
     index: of the request in the scenario; start: tokens that were computed before
@@ -90,10 +90,12 @@ class _Standing:
 
 
 class Course:
-    """Follows what the scheduler chose, step by step."""
+    """Follows what the scheduler chose, step by step. most: tokens of one request"""
 
-    def __init__(self, says: Says) -> None:
+    def __init__(self, says: ScriptedModel, *, most: int) -> None:
         self._says = says
+        self._most = most
+        self._has_drafts = True
         requests = enumerate(says.scenario.requests)
         self._requests: dict[str, tuple[int, Request]] = {r.name: (i, r) for i, r in requests}
         self._standing: dict[str, _Standing] = {}
@@ -102,8 +104,14 @@ class Course:
         """A request of the scenario."""
         return self._requests[name][1]
 
-    def step(self, step: int, chosen: Mapping[str, Any]) -> dict[str, Row]:
-        """The rows of a step, by request. chosen: what the scheduler said of each"""
+    def step(
+        self, step: int, chosen: Mapping[str, Any], *, has_drafts: bool = True
+    ) -> dict[str, RequestStep]:
+        """The rows of a step, by request. chosen: what the scheduler said of each
+
+        has_drafts: the drafter was run in the step before; else zeros stand for its drafts
+        """
+        self._has_drafts = has_drafts
         rows = {
             name: self._row(step, name, said)
             for name, said in chosen.items()
@@ -114,13 +122,13 @@ class Course:
             self._standing[name] = _Standing(row.computed, known, step, row.accepted, row.rejected)
         return rows
 
-    def _row(self, step: int, name: str, said: Mapping[str, Any]) -> Row:
+    def _row(self, step: int, name: str, said: Mapping[str, Any]) -> RequestStep:
         if said["known"] is not None:  # it comes, or comes again
             standing = _Standing(said["computed"], said["known"])
         else:
             standing = self._standing[name]
         is_next = standing.step == step - 1 and standing.step > 0
-        row = Row(
+        row = RequestStep(
             request=name,
             index=self._requests[name][0],
             start=standing.computed,
@@ -133,48 +141,55 @@ class Course:
         )
         return replace(row, accepted=self._accepted(row))
 
-    def _accepted(self, row: Row) -> int:
+    def _accepted(self, row: RequestStep) -> int:
         """How many tokens it gets: those drafts that are right, and one more."""
         if row.end - row.drafts < row.known:
             return 0
         says = self._says
         for count in range(row.drafts):
             place = row.known + count
-            if says.draft_at(row.index, place) != says.token_at(row.index, place):
+            if self._input_draft(row, place) != says.token_at(row.index, place):
                 return count + 1
         return row.drafts + 1
 
-    def inputs(self, row: Row) -> list[int | None]:
+    def inputs(self, row: RequestStep) -> list[int | None]:
         """The tokens that are run: those it has, then drafts."""
         says, own = self._says, min(row.end, row.known)
         tokens = [says.token_at(row.index, place) for place in range(row.start, own)]
-        return tokens + [says.draft_at(row.index, place) for place in range(own, row.end)]
+        return tokens + [self._input_draft(row, place) for place in range(own, row.end)]
 
-    def before(self, row: Row) -> list[int | None]:
+    def _input_draft(self, row: RequestStep, place: int) -> int | None:
+        return self._says.draft_at(row.index, place) if self._has_drafts else 0
+
+    def before(self, row: RequestStep) -> list[int | None]:
         """The tokens that it had behind its prompt."""
         first = len(self.request(row.request).prompt)
         return [self._says.token_at(row.index, place) for place in range(first, row.known)]
 
-    def outputs(self, row: Row) -> list[int | None]:
+    def outputs(self, row: RequestStep) -> list[int | None]:
         """The tokens that it gets."""
         places = range(row.known, row.known + row.accepted)
         return [self._says.token_at(row.index, place) for place in places]
 
-    def next_token(self, row: Row) -> Either:
+    def next_token(self, row: RequestStep) -> EitherToken:
         """What the drafter goes on from: the last token that was sampled. Behind a chunk it is the
         prompt's next; some releases take the last one that the request has, and lose nothing but
         the quality of drafts.
         """
         places = [row.computed] if row.accepted else [row.computed, row.known - 1]
-        return Either([self._says.token_at(row.index, place) for place in places])
+        return EitherToken([self._says.token_at(row.index, place) for place in places])
 
-    def drafter_inputs(self, row: Row) -> list[int | Either | None]:
+    def drafter_inputs(self, row: RequestStep) -> list[int | EitherToken | None]:
         """The drafter's tokens stand one place behind those that are run."""
         places = range(row.start + 1, row.computed)
         known = [self._says.token_at(row.index, place) for place in places]
         return [*known, self.next_token(row)]
 
-    def draft(self, row: Row, number: int) -> Either:
-        """The draft of this number, from 1 on, that is made in the step."""
+    def draft(self, row: RequestStep, number: int) -> EitherToken:
+        """The draft of this number, from 1 on, that is made in the step; nobody knows what comes
+        of a pass behind the last place that a request may have.
+        """
+        if row.computed + number - 2 >= self._most:
+            return EitherToken()
         owners = [self._says.owner(one) for one in self.next_token(row) if one is not None]
-        return Either([self._says.draft_at(one, row.computed + number) for one in owners])
+        return EitherToken([self._says.draft_at(one, row.computed + number) for one in owners])
