@@ -40,6 +40,7 @@ from racegate.report.measured.objects import (
     EffortObject,
     HalffixesObject,
     MutationObject,
+    ReleaseMutationObject,
     SourceMutationObject,
 )
 from racegate.report.objects import (
@@ -130,6 +131,7 @@ CONTRACT = (
     Printed(what="adapter check", struct=Conformance),
     Printed(what="adapter run", struct=RunResult),
     Printed(what="adapter gate", struct=GatedResults),
+    Printed(what="vllm mutate", struct=ReleaseMutationObject),
     Printed(what="vllm run, sglang run", struct=RunResult),
     Printed(what="vllm gate, sglang gate", struct=GatedResults),
     Printed(what="torch run", struct=ProgramResult),

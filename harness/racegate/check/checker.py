@@ -4,7 +4,7 @@ rooms above use.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from racegate.check.command import ReplayCommand
 from racegate.check.expected import expected_of
@@ -88,10 +88,11 @@ class Checker:
         is_audited: bool = False,
         memo: OpMemo | None = None,
         launches: LaunchMode = LaunchMode.ASYNC,
+        on_landing: Callable[[str], None] | None = None,
     ) -> Run:
         """Runs the asynchronous engine once, with holds or, on the virtual device, step by step.
 
-        is_audited, memo: mean nothing on a GPU
+        is_audited, memo, on_landing: mean nothing on a GPU
         """
         return self._execution.run(
             RunSettings(
@@ -101,6 +102,7 @@ class Checker:
                 stepper=stepper,
                 is_audited=is_audited,
                 memo=memo,
+                on_landing=on_landing,
             )
         )
 

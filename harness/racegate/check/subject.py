@@ -5,7 +5,7 @@ device or on a GPU.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from enum import StrEnum
@@ -61,7 +61,8 @@ class RunSettings:
     """How one run is made.
 
     stepper: takes every step by choice; is_audited: operations see only what they declare;
-    memo: results of operations, shared between runs. All three are of the virtual device.
+    memo: results of operations, shared between runs; on_landing: see HoldChooser. All four are of
+    the virtual device.
     """
 
     schedule: Schedule = EAGER
@@ -70,6 +71,7 @@ class RunSettings:
     stepper: Stepper | None = None
     is_audited: bool = False
     memo: OpMemo | None = None
+    on_landing: Callable[[str], None] | None = None
 
 
 class RecordedDevice(Device, Protocol):
@@ -205,9 +207,10 @@ class VirtualExecution:
 def virtual_device(lanes: tuple[str, ...], settings: RunSettings) -> VirtualDevice:
     """A device with the edges dropped and the kernels exchanged that a fault names."""
     fault = settings.fault
+    holds = HoldChooser(settings.schedule, on_landing=settings.on_landing)
     return VirtualDevice(
         lanes,
-        chooser=HoldChooser(settings.schedule) if settings.stepper is None else settings.stepper,
+        chooser=holds if settings.stepper is None else settings.stepper,
         dropped=frozenset() if fault is None else fault.drops,
         backend=EAGER_KERNELS if fault is None else fault.backend(EAGER_KERNELS),
         is_audited=settings.is_audited,

@@ -65,7 +65,7 @@ COMMANDS = {
     ),
     "vllm": LazyCommand(
         CommandKind.JUDGE,
-        "foreign.releases",
+        "foreign.vllm",
         "Judge unmodified vLLM releases, without a GPU.",
         app="vllm",
     ),

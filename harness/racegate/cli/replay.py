@@ -16,6 +16,7 @@ from racegate.cli.options import (
     PacingOption,
     PathOption,
     RunTimeoutOption,
+    fail,
     named,
     site_of,
     stdout_console,
@@ -45,9 +46,9 @@ from racegate.history.witness import load_witness, read_object, subject_of
 from racegate.interpose.outcome import DeviceKind as ProgramDevice
 from racegate.jobs.environment import environment_of
 from racegate.jobs.triage.replays import ReplaySettings, replay_files
+from racegate.report.finding.drawing import Examined, page_of_all, seen_in
 from racegate.report.search import print_replays
 from racegate.report.targets.replays import print_one_replay
-from racegate.report.timeline.drawing import Examined, page_of_all, seen_in
 
 app = typer.Typer(add_completion=False)
 
@@ -67,6 +68,12 @@ def replay(
     release: ReleaseOption = None,
     path: PathOption = None,
     log: LogOption = None,
+    pdb: Annotated[
+        bool | None,
+        typer.Option(
+            "--pdb", help="Stop where a held operation lands, in the engine or the program."
+        ),
+    ] = None,
     svg: SvgOption = None,
     html: HtmlOption = None,
     trace_out: TraceOutOption = None,
@@ -91,9 +98,14 @@ def replay(
         checkout=path,
         log=log,
         site=site_of(device, pacing) if "engine" in subjects else None,
+        is_debugged=bool(pdb),
     )
-    with named("replaying", total=len(files)) as on_done:
-        results = replay_files(files, settings, on_done=on_done)
+    if pdb:
+        _check_debugged(files, times, device, json)
+        results = replay_files(files, settings)
+    else:
+        with named("replaying", total=len(files)) as on_done:
+            results = replay_files(files, settings, on_done=on_done)
     seen = _seen(files[0], results[0], settings) if len(files) == 1 else None
     tell(json, _replay_object(results, device), lambda: _show(files, results, seen))
     if len(files) == 1:
@@ -106,6 +118,17 @@ def replay(
         ]
         write_text(html, page_of_all(looked))
     raise typer.Exit(exit_code_of(results))
+
+
+def _check_debugged(
+    files: Sequence[Path], times: int, device: ExecutionDevice, json: str | None
+) -> None:
+    if len(files) > 1 or times > 1:
+        fail("--pdb is for one witness, replayed once")
+    if device is not ExecutionDevice.VIRTUAL:
+        fail("--pdb stops on the virtual device alone: a GPU tells nobody that a copy has landed")
+    if json == "-":
+        fail("--pdb has standard output: give --json a file")
 
 
 def exit_code_of(results: Sequence[ReplaySummary]) -> ExitCode:

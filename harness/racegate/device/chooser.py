@@ -5,6 +5,7 @@ default.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from fnmatch import translate
 
 from racegate.history.schedule import FORCED, Hold, Schedule, step_alias, with_step
@@ -62,7 +63,12 @@ def _pattern(name: str) -> re.Pattern[str] | None:
 class HoldChooser:
     """Every operation completes at once, except the held ones, which wait for their points."""
 
-    def __init__(self, schedule: Schedule) -> None:
+    def __init__(
+        self, schedule: Schedule, *, on_landing: Callable[[str], None] | None = None
+    ) -> None:
+        """on_landing: is told the name of each operation that a hold kept back, when it has run"""
+        self._on_landing = on_landing
+        self._kept: set[str] = set()
         self._watches = [_Watch(hold) for hold in schedule.holds]
         self.has_holds = bool(self._watches)
         self.watches_accesses = any("#" in hold.until for hold in schedule.holds)
@@ -98,10 +104,17 @@ class HoldChooser:
         for watch in holds:
             watch.matched += 1
             watch.tickets.append(ticket)
+        self._kept.add(name)
         return ticket
 
     def reach(self, point: str) -> bool:
-        """The holds until this point end; whether that let any operation go."""
+        """The holds until this point end; whether that let any operation go. An operation that has
+        run is a point.
+        """
+        if point in self._kept:
+            self._kept.remove(point)
+            if self._on_landing is not None:
+                self._on_landing(point)
         released = False
         for watch in self._watches:
             if watch.tickets and watch.ends_at(point):

@@ -28,8 +28,10 @@ import torch
 from racegate.history.finding import Race, place_name
 from racegate.interpose.compiling import compiled_regions, follow_compiler, import_compiler
 from racegate.interpose.current import ProgramRun, set_run
+from racegate.interpose.debugger import connected
 from racegate.interpose.device.calls import LoggedRuntime
 from racegate.interpose.device.copies import COPIES
+from racegate.interpose.device.frames import is_program_file
 from racegate.interpose.device.library import Library
 from racegate.interpose.device.listener import Listener
 from racegate.interpose.device.session import Session
@@ -141,9 +143,20 @@ class Child:
             plan.holds,
             settles=plan.settles,
             limit_s=plan.hold_limit_s,
+            on_landing=self._debugged(plan.debugger) if plan.debugger else None,
         )
         self.session.begin(queue, polls_max=plan.polls, is_recording=plan.is_recording)
         set_run(self.run)
+
+    def _debugged(self, place: str) -> Callable[[str], None]:
+        """Stops at a landing. What a person looks at there is nobody's access."""
+        debugger = connected(place, lambda frame: is_program_file(frame.f_code.co_filename))
+
+        def stop(label: str) -> None:
+            with self.session.own():
+                debugger.stop(label)
+
+        return stop
 
     def go_on(self, result: Path) -> None:
         """This process was forked in the middle of a run: what comes of it is another result."""

@@ -116,6 +116,18 @@ def test_logits_are_told_by_their_sum_and_by_what_a_mask_leaves(
     assert watch.inner == [("logits", {"rows": rows(), "sums": [10.0, 6.0], "allowed": [2, 3]})]
 
 
+def test_the_tokens_that_penalties_are_for_are_told(
+    monkeypatch: pytest.MonkeyPatch, watch: Any
+) -> None:
+    def apply_all_penalties(logits: Any, prompt_token_ids: Any, output_token_ids: Any) -> None:
+        output_token_ids[0].append(9)
+
+    place = module(monkeypatch, SAMPLERS[0], apply_all_penalties=apply_all_penalties)
+    watch_sampling(watch, rows)
+    place.apply_all_penalties(None, torch.tensor([[5, 6]]), [[7, -1]])
+    assert watch.inner == [("penalties", {"rows": rows(), "output": [[7, -1]], "prompt": [[5, 6]]})]
+
+
 @pytest.mark.parametrize("path", VERIFIERS)
 def test_drafts_are_told_with_the_logits_they_are_verified_by(
     monkeypatch: pytest.MonkeyPatch, watch: Any, path: str

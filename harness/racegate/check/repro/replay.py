@@ -4,6 +4,8 @@ for.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from racegate.check.checker import Checkers
 from racegate.check.findings import digest_of
 from racegate.device.cuda.site import CudaSite
@@ -22,10 +24,11 @@ def replay(
     command: str,
     cuda: CudaSite | None = None,
     checkers: Checkers | None = None,
+    on_landing: Callable[[str], None] | None = None,
 ) -> Replay:
     """Replays a witness. The worst outcome of all replays is the outcome. cuda: on this GPU
 
-    checkers: of whoever replays many witnesses
+    checkers: of whoever replays many witnesses; on_landing: see HoldChooser
     """
     fault = None if witness.fault is None else find_fault(witness.fault)
     schedule = parse_schedule(witness.holds)
@@ -34,7 +37,7 @@ def replay(
     runs: list[ReplayRun] = []
     last: RunResult | None = None
     for _ in range(times):
-        run = checker.execute(schedule=schedule, fault=fault)
+        run = checker.execute(schedule=schedule, fault=fault, on_landing=on_landing)
         last = shown_by(checker.judge(run, schedule=schedule, fault=fault), command)
         digest = digest_of(run, last.findings)
         runs.append(

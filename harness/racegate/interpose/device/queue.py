@@ -131,8 +131,12 @@ def holds_host(holds: Holds, realised: dict[str, int], label: str) -> bool:
 class Queue:
     """The work of the virtual device, as `WorkQueue` says."""
 
-    def __init__(self, holds: Holds = ()) -> None:
+    def __init__(
+        self, holds: Holds = (), *, on_landing: Callable[[str], None] | None = None
+    ) -> None:
+        """on_landing: is told the label of each operation that a hold kept back, when it has run"""
         self.holds = holds
+        self._on_landing = on_landing
         self.expired: dict[str, int] = {}
         # Those that may still keep something back: of one operation, by its label, or of many.
         self._single: dict[str, Hold] = {}
@@ -205,6 +209,13 @@ class Queue:
         for node in ready:
             node.run()
         self._follow()
+        self._tell(ready)
+
+    def _tell(self, ran: list[_Node]) -> None:
+        if self._on_landing is not None:
+            for node in ran:
+                if node.until and node.run is not sleep:
+                    self._on_landing(node.label)
 
     def reach(self, label: str) -> None:
         """The program comes to an access: holds that name it end."""
@@ -233,6 +244,7 @@ class Queue:
         ready, self._pending = self._pending, []
         for node in ready:
             node.run()
+        self._tell(ready)
 
     def _follow(self) -> None:
         """What was only behind others runs when they have run."""

@@ -71,12 +71,17 @@ class GpuDevice:
         return read_value(self.session, self.kernels.fetch(value) if is_there else value)
 
     def make_queue(
-        self, holds: Holds, *, settles: bool = False, limit_s: float = 10.0
+        self,
+        holds: Holds,
+        *,
+        settles: bool = False,
+        limit_s: float = 10.0,
+        on_landing: Callable[[str], None] | None = None,
     ) -> WorkQueue:
         """In the process of the run, before CUDA begins.
 
         settles: what is not held is waited for at once (a run with holds always does so); limit_s:
-        how long a latch may stand
+        how long a latch may stand; on_landing: of the virtual device: a GPU tells nobody
         """
         if holds:  # to load a kernel may wait for the device, and so for a latch
             os.environ.setdefault("CUDA_MODULE_LOADING", "EAGER")

@@ -78,6 +78,11 @@ class Memo:
         """Nothing new is kept from now on."""
         self.is_open = False
 
+    def forget(self) -> None:
+        """The kernels are others now: nothing is known of them, and nothing new is kept."""
+        self._effects.clear()
+        self.is_open = False
+
     def find(self, call: Call) -> tuple[Ranges, Ranges] | None:
         """The footprint of a launch whose bytes are those of now; what it writes is written."""
         for effect in self._effects.get(call.text, ()):

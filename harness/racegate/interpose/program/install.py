@@ -55,10 +55,18 @@ class Installed:
         self.kernels.shapes.load(shapes)
 
     def make_queue(
-        self, holds: Holds, *, settles: bool = False, limit_s: float = 10.0
+        self,
+        holds: Holds,
+        *,
+        settles: bool = False,
+        limit_s: float = 10.0,
+        on_landing: Callable[[str], None] | None = None,
     ) -> WorkQueue:
-        """settles, limit_s: of a real GPU; here what is not held runs at once, nothing hangs."""
-        return Queue(holds)
+        """settles, limit_s: of a real GPU; here what is not held runs at once, nothing hangs.
+
+        on_landing: see Queue
+        """
+        return Queue(holds, on_landing=on_landing)
 
     def read(self, value: object) -> tuple[bytes, str]:
         """The bytes of an observed value, and how to show them."""

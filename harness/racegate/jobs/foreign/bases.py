@@ -37,7 +37,7 @@ class Bases:
 
     def judged(self, scenarios: Sequence[Scenario]) -> dict[str, BaseScenario]:
         """By name. Raises BadInput if the engine does not start."""
-        content = self._content()
+        content = content_of(self.engine.cell)
         places = {one.name: self.folder / f"{self._key(content, one)}.json" for one in scenarios}
         found = {name: kept for name, place in places.items() if (kept := _read(place)) is not None}
         missing = [one for one in scenarios if one.name not in found]
@@ -52,26 +52,25 @@ class Bases:
                         write_json(places[scenario.name], made)
         return found
 
-    def _content(self) -> str:
-        """Of racegate, of the engine, and of the torch that it is on."""
-        packaging = kind_of(self.engine.cell).packaging
-        environment = packaging.environment_of(
-            self.engine.cell.release, checkout=self.engine.cell.checkout
-        )
-        folders = [_RACEGATE]
-        if environment.checkout is not None:
-            folders.append(environment.checkout / packaging.module)
-        digest = hashlib.sha256(environment.torch_version.encode())
-        for folder in folders:
-            for path in _sources(folder):
-                digest.update(f"{path.relative_to(folder)}\0".encode())
-                digest.update(hashlib.sha256(path.read_bytes()).digest())
-        return digest.hexdigest()
-
     def _key(self, content: str, scenario: Scenario) -> str:
         cell = msgspec.structs.replace(self.engine.cell, checkout=None)
         decides = (content, cell, scenario, self.settings)
         return hashlib.sha256(msgspec.json.encode(decides)).hexdigest()[:32]
+
+
+def content_of(cell: ReleaseCell) -> str:
+    """A digest of racegate, of an engine, and of the torch that it is on."""
+    packaging = kind_of(cell).packaging
+    environment = packaging.environment_of(cell.release, checkout=cell.checkout)
+    folders = [_RACEGATE]
+    if environment.checkout is not None:
+        folders.append(environment.package(packaging.module))
+    digest = hashlib.sha256(environment.torch_version.encode())
+    for folder in folders:
+        for path in _sources(folder):
+            digest.update(f"{path.relative_to(folder)}\0".encode())
+            digest.update(hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()
 
 
 def _sources(folder: Path) -> Iterator[Path]:

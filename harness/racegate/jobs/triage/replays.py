@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from shlex import quote
+from types import FrameType
 from typing import TypeVar
 
 import msgspec
@@ -22,6 +24,7 @@ from racegate.history.witness import (
     Witness,
     read_object,
 )
+from racegate.interpose.debugger import LandingStop, standard_streams
 from racegate.interpose.outcome import DeviceKind
 from racegate.jobs.foreign.releases import OF_SGLANG, OF_VLLM, ReleaseKind, open_release
 from racegate.jobs.stores.witnesses import reader_of
@@ -49,6 +52,7 @@ class ReplaySettings:
     release, checkout: of a release, another one than it was found in
     log: where an engine prints to, if not to standard error
     site: the GPU for our own engine, opened; checkers: of whoever looks at the runs again
+    is_debugged: a debugger stops where held operations land
     """
 
     times: int = 1
@@ -60,6 +64,7 @@ class ReplaySettings:
     log: Path | None = None
     site: CudaSite | None = None
     checkers: Checkers = field(default_factory=Checkers)
+    is_debugged: bool = False
 
     @property
     def asked(self) -> tuple[str, ...]:
@@ -71,6 +76,7 @@ class ReplaySettings:
             "--release": self.release is not None,
             "--path": self.checkout is not None,
             "--log": self.log is not None,
+            "--pdb": self.is_debugged,
         }
         return tuple(option for option, is_given in given.items() if is_given)
 
@@ -166,9 +172,20 @@ def _nothing(witness: SealedWitness) -> None:
     """All share one."""
 
 
+# Stepping through the engine passes over what the virtual device does.
+_NOT_STEPPED = ("racegate.device.*", "racegate.jobs.*", "bdb", "contextlib")
+
+
+def is_engine(frame: FrameType) -> bool:
+    """Whether a frame is of our own engine."""
+    return str(frame.f_globals.get("__name__", "")).startswith("racegate.engine.")
+
+
 def _engines(given: Numbered, settings: ReplaySettings) -> list[ReplayBatch]:
     site = settings.site
     options = "" if site is None else f" --device cuda --pacing {settings.pacing}"
+
+    debugger = LandingStop(is_engine, skipped=_NOT_STEPPED) if settings.is_debugged else None
 
     def replay_all(_: None, group: Sequence[tuple[Path, Witness]]) -> Iterator[ReplaySummary]:
         for file, witness in group:
@@ -178,6 +195,7 @@ def _engines(given: Numbered, settings: ReplaySettings) -> list[ReplayBatch]:
                 command=_command(file) + options,
                 cuda=site,
                 checkers=settings.checkers,
+                on_landing=None if debugger is None else debugger.stop,
             )
 
     return _batches(given, ENGINE_WITNESSES.load, _nothing, replay_all)
@@ -189,9 +207,10 @@ def _programs(given: Numbered, settings: ReplaySettings) -> list[ReplayBatch]:
     def replay_all(
         _: None, group: Sequence[tuple[Path, ProgramWitness]]
     ) -> Iterator[ReplaySummary]:
-        with open_device(settings.device) as device:
+        streams = standard_streams() if settings.is_debugged else nullcontext("")
+        with streams as debugger, open_device(settings.device) as device:
             for _file, witness in group:
-                yield again(device, witness)
+                yield again(device, witness, debugger=debugger)
 
     return _batches(given, PROGRAM_WITNESSES.load, _nothing, replay_all)
 
@@ -257,11 +276,11 @@ def _adapters(given: Numbered, settings: ReplaySettings) -> list[ReplayBatch]:
 RELEASE_OPTIONS = frozenset({"--timeout", "--release", "--path", "--log"})
 REPLAY_KINDS = {
     "engine": ReplayKind(
-        honours=frozenset({"--device", "--pacing"}),
+        honours=frozenset({"--device", "--pacing", "--pdb"}),
         batches=_engines,
     ),
     "program": ReplayKind(
-        honours=frozenset({"--device", "--timeout"}),
+        honours=frozenset({"--device", "--timeout", "--pdb"}),
         batches=_programs,
     ),
     "vllm": ReplayKind(

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from racegate.faults.fault import Fault
+from racegate.measure.evaluation.foreign.results import ReleaseMutation, UnrunEntry
 from racegate.measure.evaluation.mutate import Fate, MutantResult, MutationReport
 from racegate.measure.evaluation.source.results import (
     SourceFate,
@@ -17,7 +18,7 @@ from racegate.measure.evaluation.source.results import (
     SourceScore,
     score_of,
 )
-from racegate.report.measured.objects import SourceMutationObject
+from racegate.report.measured.objects import ReleaseMutationObject, SourceMutationObject
 from racegate.report.templating import render
 from racegate.scenario.untrusted.console import lines
 
@@ -104,6 +105,39 @@ def render_source_mutants(found: SourceMutationObject) -> str:
         equivalent=[result for result in report.results if result.reason],
         cpu_s=sum(result.cpu_s for result in report.results),
     )
+
+
+def render_release_mutants(found: ReleaseMutationObject, command: str) -> str:
+    """The committed page of a release's mutants. command: that makes it again"""
+    mutation = found.mutation
+    results = mutation.report.results
+    return render(
+        "release_mutants.md.j2",
+        mutation=mutation,
+        report=mutation.report,
+        command=command,
+        environment=found.environment,
+        score=score_of(results),
+        files=_scores(results, lambda result: result.file),
+        operators=_scores(results, lambda result: result.operator),
+        killers=Counter(result.by for result in results if result.fate is SourceFate.KILLED),
+        missed=[result for result in results if result.fate in MISSED],
+        equivalent=[result for result in results if result.fate is SourceFate.EQUIVALENT],
+        unrun=_unrun(mutation),
+        cpu_s=sum(result.cpu_s for result in results),
+    )
+
+
+def _unrun(mutation: ReleaseMutation) -> dict[str, tuple[list[UnrunEntry], list[str]]]:
+    """By file: functions that run in part, and the names of those that never run."""
+    found: dict[str, tuple[list[UnrunEntry], list[str]]] = {}
+    for one in mutation.unrun:
+        in_part, never = found.setdefault(one.file, ([], []))
+        if one.is_whole:
+            never.append(one.scope)
+        else:
+            in_part.append(one)
+    return found
 
 
 def _scores(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from racegate.measure.evaluation.effort import Effort
+from racegate.measure.evaluation.foreign.results import ReleaseMutation
 from racegate.measure.evaluation.mutate import MutantResult
 from racegate.measure.evaluation.source.results import SourceReport
 from racegate.measure.evaluation.truth_table import TruthCell
@@ -44,3 +45,11 @@ class SourceMutationObject(msgspec.Struct, frozen=True, kw_only=True):
     schema: str
     environment: dict[str, str]
     report: SourceReport
+
+
+class ReleaseMutationObject(msgspec.Struct, frozen=True, kw_only=True):
+    """Mutants of the source of a release. mutation: what was mutated, and what became of it"""
+
+    schema: str
+    environment: dict[str, str]
+    mutation: ReleaseMutation

@@ -23,6 +23,7 @@ from racegate.targets.common.wire import (
     Observed,
     ReleaseRun,
     RunMode,
+    SourceEdit,
     Task,
 )
 
@@ -64,18 +65,23 @@ class Engine:
         *,
         plant: Observed | None = None,
         timeout_s: float | None = None,
+        edit: SourceEdit | None = None,
+        traces: bool = False,
     ) -> ReleaseRun:
         """One run in a process of its own. plant: what is made wrong behind the runner's back
         timeout_s: seconds that it may take; None for those of the engine
+        edit: what the engine's own code is in it; traces: the lines of it that run are told
         """
         timeout_s = self._run_s if timeout_s is None else timeout_s
         self.runs += 1
         base = self._base[1] if self._base is not None and self._base[0] == scenario else None
-        if base is None or plan.is_recording or not plan.holds or plant is not None:
-            told = self._ask(Task(scenario=scenario, plan=plan, result="", plant=plant), timeout_s)
+        task = Task(scenario=scenario, plan=plan, result="", plant=plant, edit=edit, traces=traces)
+        is_other = plant is not None or edit is not None
+        if base is None or plan.is_recording or not plan.holds or is_other:
+            told = self._ask(task, timeout_s)
         else:
-            told = self._held(Task(scenario=scenario, plan=plan, result=""), base, timeout_s)
-        if plan.is_recording:
+            told = self._held(task, base, timeout_s)
+        if plan.is_recording and edit is None:
             self._base, self._has_baseline, self._landed = (scenario, told), None, {}
         return told
 

@@ -70,6 +70,10 @@ class Environment:
         is_shared = link.exists()
         return torch_version_of(Path(link.read_text()).parents[2] if is_shared else self.folder)
 
+    def package(self, module: str) -> Path:
+        """The folder of a package that is imported there. module: its name"""
+        return (self.checkout or _site_packages(self.folder)) / module
+
     def variables(self, kind: DeviceKind = DeviceKind.VIRTUAL) -> dict[str, str]:
         """The environment of the engine's process, with its device. Raises BadInput."""
         paths = [str(Path(__file__).parents[3])]

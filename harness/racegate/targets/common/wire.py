@@ -14,6 +14,7 @@ from racegate.scenario.strict import StrictStruct
 
 DRAFTED_BEHIND = 4  # tokens behind a request's last that its last round may accept
 PENALISED = "penalised logits"  # a counter: nothing of a scenario's `expect` has its name
+NOT_EDITED = "cannot be edited there while it runs"
 FAILED = "failed.txt"  # in the engine's folder: why it did not start
 
 
@@ -55,6 +56,18 @@ class RunMode(StrEnum):
 NOTHING_HELD = Plan(holds=(Hold(op="nothing"),), is_recording=False)
 
 
+class SourceEdit(msgspec.Struct, frozen=True):
+    """Another text in the source of a module that the engine has imported, for one run.
+
+    start, end: bytes of the file that it takes the place of
+    """
+
+    module: str
+    start: int
+    end: int
+    text: str
+
+
 class Task(msgspec.Struct, frozen=True, kw_only=True):
     """Run this scenario under this plan, and write what came of it there.
 
@@ -63,6 +76,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     plain: what the model says in plain decoding, by request, if it computes that
     lands: the run, which holds one operation as long as it can, is forked at each gap that it comes
         to but the first, and lands it there: what comes of that is written beside the result
+    edit: what the engine's own code is before the run; traces: the lines of it that run are told
     """
 
     scenario: Scenario
@@ -73,6 +87,8 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     run_mode: RunMode = msgspec.field(default=RunMode.WHOLE, name="course")
     plain: dict[str, tuple[int, ...]] = {}
     lands: bool = False
+    edit: SourceEdit | None = None
+    traces: bool = False
 
 
 # A number, or several: token ids, blocks, names of requests.
@@ -106,6 +122,7 @@ class ReleaseRun(Outcome, frozen=True, kw_only=True):
     has_converged: it ended where its state was that of the baseline run, and only its outcome's
         holds, gaps and cpu_s are its own
     cpu_s: CPU time of the run's own process, and of the one from which it was forked, for it
+    lines: of the engine's sources, by path below the folder of its package: what ran, if asked
     """
 
     steps: int = 0
@@ -120,6 +137,7 @@ class ReleaseRun(Outcome, frozen=True, kw_only=True):
     turns: dict[str, int] = msgspec.field(default_factory=dict)
     has_converged: bool = msgspec.field(default=False, name="has_joined")
     cpu_s: float = 0.0
+    lines: dict[str, tuple[int, ...]] = msgspec.field(default_factory=dict)
 
     @property
     def seen(self) -> tuple[object, ...]:

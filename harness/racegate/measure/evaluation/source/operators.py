@@ -23,12 +23,29 @@ from libcst.metadata import ByteSpanPositionProvider, CodeSpan, MetadataWrapper
 from racegate.measure.evaluation.source.mistakes import SiblingTable, mistakes, name_of, removed_as
 from racegate.measure.evaluation.source.results import Edit, SourceOperator
 
+Leaves = Callable[[cst.CSTNode], bool]  # what is not edited, nor anything in it
 
-def edits_of(source: bytes) -> list[Edit]:
-    """Every edit of a file, in its order; none changes nothing."""
+
+def is_for_a_gpu(node: cst.CSTNode) -> bool:
+    """A Triton source, its launcher or its block size: the eager twin is what runs without one."""
+    if isinstance(node, cst.Assign):
+        is_triton = isinstance(node.value, cst.Call) and name_of(node.value.func) == "constexpr"
+        return is_triton or name_of(node.targets[0].target).startswith("BLOCK")
+    if not isinstance(node, cst.FunctionDef):
+        return False
+    decorators = [cst.Module(()).code_for_node(each.decorator) for each in node.decorators]
+    name = node.name.value
+    is_launcher = name.endswith("_triton") or name.startswith(("_launch", "triton_"))
+    return is_launcher or any(text.startswith("triton.") for text in decorators)
+
+
+def edits_of(source: bytes, *, leaves: Leaves = is_for_a_gpu) -> list[Edit]:
+    """Every edit of a file, in its order; none changes nothing. leaves: what is not edited, beside
+    what a run does not do
+    """
     wrapper = MetadataWrapper(cst.parse_module(source), unsafe_skip_copy=True)
     spans = cast(Mapping[cst.CSTNode, CodeSpan], wrapper.resolve(ByteSpanPositionProvider))
-    finder = _Finder(wrapper.module, source, spans)
+    finder = _Finder(wrapper.module, source, spans, leaves)
     wrapper.module.visit(finder)
     return sorted(
         {(edit.start, edit.end, edit.text): edit for edit in finder.found}.values(),
@@ -40,12 +57,17 @@ class _Finder(cst.CSTVisitor):
     """Walks a file and keeps what its operators offer."""
 
     def __init__(
-        self, module: cst.Module, source: bytes, spans: Mapping[cst.CSTNode, CodeSpan]
+        self,
+        module: cst.Module,
+        source: bytes,
+        spans: Mapping[cst.CSTNode, CodeSpan],
+        leaves: Leaves,
     ) -> None:
         self.found: list[Edit] = []
         self._module = module
         self._source = source
         self._spans = spans
+        self._leaves = leaves
         self._scope: list[str] = []
         # Of functions, by their bodies: a default belongs to whoever defines the function.
         self._names: dict[int, str] = {}
@@ -53,7 +75,7 @@ class _Finder(cst.CSTVisitor):
         self._siblings = SiblingTable(module)
 
     def on_visit(self, node: cst.CSTNode) -> bool:
-        if _is_untouched(node):
+        if self._is_left(node):
             return False
         if isinstance(node, cst.FunctionDef):
             self._names[id(node.body)] = node.name.value
@@ -74,10 +96,15 @@ class _Finder(cst.CSTVisitor):
         return True
 
     def on_leave(self, original_node: cst.CSTNode) -> None:
-        if not _is_untouched(original_node) and self._scope_of(original_node) is not None:
+        if self._is_left(original_node):
+            return
+        if self._scope_of(original_node) is not None:
             self._scope.pop()
-        if isinstance(original_node, STATEMENTS) and not _is_untouched(original_node):
+        if isinstance(original_node, STATEMENTS):
             self._statements.pop()
+
+    def _is_left(self, node: cst.CSTNode) -> bool:
+        return _is_untouched(node) or self._leaves(node)
 
     def _scope_of(self, node: cst.CSTNode) -> str | None:
         """What begins here, if a class or the body of a function does."""
@@ -129,20 +156,7 @@ def _is_untouched(node: cst.CSTNode) -> bool:
     """What a run does not do, or only says; `zip(strict=True)` and `frozen=True` are asserts."""
     if isinstance(node, cst.Arg):
         return node.keyword is not None and node.keyword.value in PROMISES
-    return isinstance(node, UNTOUCHED) or _is_for_a_gpu(node)
-
-
-def _is_for_a_gpu(node: cst.CSTNode) -> bool:
-    """A Triton source, its launcher or its block size: the eager twin is what runs without one."""
-    if isinstance(node, cst.Assign):
-        is_triton = isinstance(node.value, cst.Call) and name_of(node.value.func) == "constexpr"
-        return is_triton or name_of(node.targets[0].target).startswith("BLOCK")
-    if not isinstance(node, cst.FunctionDef):
-        return False
-    decorators = [cst.Module(()).code_for_node(each.decorator) for each in node.decorators]
-    name = node.name.value
-    is_launcher = name.endswith("_triton") or name.startswith(("_launch", "triton_"))
-    return is_launcher or any(text.startswith("triton.") for text in decorators)
+    return isinstance(node, UNTOUCHED)
 
 
 def _bare(node: cst.CSTNode) -> cst.CSTNode:

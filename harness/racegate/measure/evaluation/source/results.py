@@ -40,6 +40,8 @@ class SourceOperator(StrEnum):
     CLAMP = "clamp"
     BRANCH = "one branch of two"
     RESET = "missing reset"
+    MOVED = "moved record or wait"
+    STREAM = "wrong stream"
 
 
 class Edit(StrictStruct, frozen=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -11,7 +11,7 @@ from racegate.measure.evaluation.source.c_operators import c_edits_of
 from racegate.measure.evaluation.source.child import ChildLimits, Say
 from racegate.measure.evaluation.source.operators import edits_of
 from racegate.measure.evaluation.source.reach import LineReach
-from racegate.measure.evaluation.source.results import SourceMutant
+from racegate.measure.evaluation.source.results import Edit, SourceMutant
 from racegate.scenario.errors import BadInputError
 from racegate.scenario.strict import StrictStruct
 from racegate.scenario.untrusted.near import nearest
@@ -80,7 +80,7 @@ SOURCES = {
             ),
         ),
         _room("scenario"),
-        _room("history", "tests/check", "tests/report"),
+        _room("history", "tests/check", "tests/report", "tests/jobs/test_ratchet.py"),
         _room(
             "device",
             "tests/oracles/test_ownership.py",
@@ -204,10 +204,15 @@ def _files_in(folder: Path) -> list[Path]:
 def mutants_of(path: Path) -> list[SourceMutant]:
     """Every mutant of a file."""
     content = path.read_bytes()
-    file = str(path.relative_to(ROOT))
+    edits = (c_edits_of if path.suffix == ".c" else edits_of)(content)
+    return mutants_by(edits, str(path.relative_to(ROOT)), content)
+
+
+def mutants_by(edits: Iterable[Edit], file: str, content: bytes) -> list[SourceMutant]:
+    """The mutants that edits make of the content of a file."""
     alike: Counter[tuple[str, ...]] = Counter()
     found = []
-    for edit in (c_edits_of if path.suffix == ".c" else edits_of)(content):
+    for edit in edits:
         before, after = edit.shown(content)
         looks = (edit.scope, edit.operator, before, after)
         found.append(

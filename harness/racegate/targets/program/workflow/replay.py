@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import msgspec
+
 from racegate.history.replayed import ReplayOutcome, ReplayRun, ReplaySummary, replayed
 from racegate.history.schedule import parse_holds
 from racegate.interpose.errors import BadInput
@@ -11,6 +15,8 @@ from racegate.targets.program.judge import ProgramTarget, settled
 from racegate.targets.program.launch import DeviceServer
 from racegate.targets.program.words import difference
 from racegate.targets.program.workflow.witness import ProgramWitness, witness_of
+
+_DEBUGGED_S = 30 * 86_400.0
 
 
 class ProgramReplay(ReplaySummary, frozen=True, kw_only=True):
@@ -28,16 +34,24 @@ class ProgramReplay(ReplaySummary, frozen=True, kw_only=True):
 
 
 def replay_program(
-    device: DeviceServer, witness: ProgramWitness, *, times: int, timeout_s: float = 0.0
+    device: DeviceServer,
+    witness: ProgramWitness,
+    *,
+    times: int,
+    timeout_s: float = 0.0,
+    debugger: str = "",
 ) -> ProgramReplay:
-    """times: runs under the holds; timeout_s: for each run, 0 for none. Raises BadInput: its script
-    is not where it was, seen from this folder.
+    """times: runs under the holds; timeout_s: for each run, 0 for none; debugger: as of `Plan`, of
+    the runs under the holds. Raises BadInput: its script is not where it was, seen from this folder
     """
     program = witness.subject.checked(device.kind, timeout_s=timeout_s)
     base = device.run(program, Plan(polls=witness.polls), is_quiet=True)
     if device.kind is DeviceKind.CUDA and base.ending is Ending.FINISHED:
         base = settled(ProgramTarget(device, program), base, polls=witness.polls)
     plan = Plan(holds=parse_holds(witness.holds), polls=witness.polls, is_recording=False)
+    if debugger:  # a person takes the time that it takes, and a program that waits for one hangs
+        plan = msgspec.structs.replace(plan, debugger=debugger)
+        program = replace(program, timeout_s=_DEBUGGED_S)
     has_finding = any(finding.signature == witness.signature for finding in base.findings)
     runs: list[ReplayRun] = []
     last = base

@@ -27,6 +27,7 @@ from racegate.targets.vllm.inside.conditions import (
     watch_penalties,
 )
 from racegate.targets.vllm.inside.hollow import Hollow
+from racegate.targets.vllm.inside.layers import watch_layers
 from racegate.targets.vllm.inside.model import VOCAB, Script, config
 from racegate.targets.vllm.inside.sampling import watch_sampling
 from racegate.targets.vllm.inside.truth.compare import Truth
@@ -189,7 +190,11 @@ class Driver:
         rows = self._rows()
         watch_metadata(watch, rows)
         watch_attention(watch, rows)
+<<<<<<< HEAD
         watch_previous(watch, runner, rows)
+=======
+        watch_layers(watch, rows)
+>>>>>>> main
         watch_sampling(watch, rows)
         watch_masks(watch, runner, rows)
         watch_drafting(watch, runner, rows)

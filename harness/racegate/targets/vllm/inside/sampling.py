@@ -32,6 +32,8 @@ def watch_sampling(watch: RunnerWatch, rows: Callable[[], list[str]]) -> None:
     places = (
         (_FIRST, "Sampler.forward", _see_parameters),
         (_FIRST, "Sampler.sample", _see_logits),
+        (_FIRST, "apply_all_penalties", _see_tokens),
+        (_FIRST_VERIFIES, "apply_all_penalties", _see_tokens),
         (_FIRST_VERIFIES, "rejection_sample", _see_drafts),
         (_SECOND, "Sampler.apply_sampling_params", _see_states),
         (_SECOND_VERIFIES, "rejection_sample", _see_drafts),
@@ -81,6 +83,13 @@ def _outputs(metadata: Any) -> dict[str, Any]:
 def _see_logits(watch: RunnerWatch, rows: list[str], given: dict[str, Any]) -> None:
     logits = given["logits"]
     watch.inner_look("logits", {"sums": logits, "allowed": logits}, _LOOKS, rows=rows)
+
+
+def _see_tokens(watch: RunnerWatch, rows: list[str], given: dict[str, Any]) -> None:
+    """What penalties are for. Behind the last token of a row stands one that is none."""
+    output = [[int(token) for token in row] for row in given["output_token_ids"]]
+    prompt = {"prompt": given["prompt_token_ids"]}
+    watch.inner_on_device("penalties", prompt, rows=rows, output=output)
 
 
 def _see_drafts(watch: RunnerWatch, rows: list[str], given: dict[str, Any]) -> None:

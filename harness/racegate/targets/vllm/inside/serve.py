@@ -14,7 +14,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 
@@ -37,8 +37,9 @@ from racegate.targets.common.inside.listener import EngineListener
 from racegate.targets.common.inside.prefix_server import ForkedLandings, Pause, PrefixServer
 from racegate.targets.common.inside.serve import Failure, observations, serve
 from racegate.targets.common.inside.session import EngineSession
+from racegate.targets.common.inside.sources import LineTracer, edit_source
 from racegate.targets.common.wire import FAILED, Fidelity, ReleaseRun, RunMode, Task
-from racegate.targets.vllm.inside import standins
+from racegate.targets.vllm.inside import plants, standins
 from racegate.targets.vllm.inside.engine import Driver, check_started, start
 from racegate.targets.vllm.inside.watch import find_wrong
 from racegate.targets.vllm.wire import ModelRunner, StateMode
@@ -122,7 +123,11 @@ class Host:
             self._child.installed.library.watch_pages()
         delivered: dict[str, tuple[int, ...]] = {}
         has_converged = False
-        with Failure() as failure, ExitStack() as watched:
+        tracer = LineTracer(plants.PACKAGE.partition(".")[0])
+        traced = tracer.tracing() if task.traces else nullcontext()
+        with Failure() as failure, traced, ExitStack() as watched:
+            if task.edit is not None:
+                edit_source(task.edit, self._memo)
             watched.enter_context(watching(self._child.installed))
             on_turn = self._before_turns(pause, watched, task.run_mode)
             try:
@@ -136,7 +141,9 @@ class Host:
             except Converged:
                 has_converged = True
         self._child.finish(failure.ending, int(bool(failure.message)), failure.message)
-        self._tell(delivered, has_converged=has_converged)
+        self._tell(delivered, tracer.lines(), has_converged=has_converged)
+        if self._child.installed.computes and task.edit is None:
+            self._teach()
 
     def _take(self, task: Task) -> None:
         """This process is the task's."""
@@ -199,7 +206,13 @@ class Host:
         session.guards.settle()
         return found.digest() + contents
 
-    def _tell(self, delivered: dict[str, tuple[int, ...]], *, has_converged: bool) -> None:
+    def _tell(
+        self,
+        delivered: dict[str, tuple[int, ...]],
+        lines: dict[str, tuple[int, ...]],
+        *,
+        has_converged: bool,
+    ) -> None:
         """Adds to the outcome what was seen of the engine."""
         listener, driver, result = self._listener, self._driver, self._result
         driver.watch.read()
@@ -223,10 +236,9 @@ class Host:
             turns={first: turns[first] for first in firsts if first in turns},
             has_converged=has_converged,
             cpu_s=round(time.process_time() + self._beginning_s, 3),
+            lines=lines,
         )
         result.write_bytes(msgspec.json.encode(told))
-        if self._child.installed.computes:
-            self._teach()
 
     def _teach(self) -> None:
         """Kernels, operators and imports of runs in which nothing is held: they make all of them.

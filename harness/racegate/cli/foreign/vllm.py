@@ -1,0 +1,109 @@
+"""The commands of `racegate vllm`: those of every engine that has releases, and what its gate is
+worth: how many mutants of a release it notices.
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from racegate.cli.foreign.releases import release_commands, started, vllm_cell
+from racegate.cli.foreign.selection import ExceptOption, without
+from racegate.cli.options import (
+    JsonOption,
+    LogOption,
+    MarkdownOption,
+    ScriptsOption,
+    SeedOption,
+    fail,
+    folder_of_scripts,
+    loaded_scripts_for,
+    measured,
+    stdout_console,
+    tell,
+    write_text,
+)
+from racegate.cli.sets import with_set
+from racegate.history.outcome import SCHEMA
+from racegate.jobs.environment import environment
+from racegate.jobs.foreign.edited import EditedRelease
+from racegate.report.measured.faults import print_source_mutants, render_release_mutants
+from racegate.report.measured.objects import ReleaseMutationObject
+from racegate.targets.vllm.cell import Cell
+from racegate.targets.vllm.environment import VLLM
+from racegate.targets.vllm.sources import MUTATED
+
+SAMPLE = 150
+
+
+def mutate(
+    cell: Cell,
+    *,
+    sample: Annotated[
+        int, typer.Option(min=1, help="So many mutants that matter, by seed.")
+    ] = SAMPLE,
+    seed: SeedOption = 0,
+    file: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FILE", help="Of the package, in the place of the runner's; can be repeated."
+        ),
+    ] = None,
+    keep: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Go on from this file, and add to it.")
+    ] = None,
+    equivalent: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Mutants that change nothing, with why.")
+    ] = None,
+    missing: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="What would notice those that survive, likewise."),
+    ] = None,
+    scenarios: ScriptsOption = None,
+    left_out: ExceptOption = None,
+    log: LogOption = None,
+    markdown: MarkdownOption = None,
+    json: JsonOption = None,
+) -> None:
+    """Edit the release's own source, one statement at a time, and say what its gate notices beside
+    the release: 1 if one mutant survives. One engine is started, and edited in forked processes.
+    """
+    for library in ("libcst", "coverage"):
+        if find_spec(library) is None:
+            fail(f"mutating the source needs {library}: pip install 'racegate[test]'")
+    # Only here is libcst needed.
+    from racegate.measure.evaluation.foreign.job import mutate_release
+    from racegate.measure.evaluation.foreign.results import ReleaseSpec
+    from racegate.measure.evaluation.source.results import score_of
+
+    folder = folder_of_scripts(scenarios, VLLM.name)
+    loaded = without(loaded_scripts_for(VLLM.title, folder), left_out)
+    asked = ReleaseSpec(
+        files=tuple(file or MUTATED[cell.runner]),
+        sample=sample,
+        seed=seed,
+        keep=keep,
+        equivalent=equivalent,
+        missing=missing,
+    )
+    with started(cell, log) as opened, measured("mutants") as on_done:
+        scripts = [scenario for _, scenario in loaded]
+        made = mutate_release(EditedRelease(opened), cell, scripts, asked, on_done=on_done)
+    found = ReleaseMutationObject(schema=SCHEMA, environment=environment(), mutation=made)
+    tell(json, found, lambda: print_source_mutants(stdout_console(), made.report))
+    if markdown is not None:
+        write_text(markdown, render_release_mutants(found, _command(cell, asked.sample, seed)))
+    raise typer.Exit(0 if score_of(made.report.results).is_full else 1)
+
+
+def _command(cell: Cell, sample: int, seed: int) -> str:
+    """What makes the same page again."""
+    _, *options = cell.command
+    return " ".join(["racegate vllm mutate", *options, f"--sample {sample} --seed {seed}"])
+
+
+vllm = release_commands(VLLM, vllm_cell)
+vllm.command()(with_set("cell", vllm_cell)(mutate))

@@ -1,0 +1,121 @@
+"""A release with an edit of its own source, beside the release: what its gate would notice of it in
+the recorded runs. One engine is started, and edited in the process that is forked for a run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from time import monotonic
+
+import msgspec
+
+from racegate.history.exit_code import ExitCode
+from racegate.history.finding import Finding, FindingKind
+from racegate.interpose.outcome import Ending, Plan
+from racegate.jobs.foreign.beside import BaseScenario, base_scenario, compare
+from racegate.jobs.foreign.releases import OpenedEngine
+from racegate.scenario.spec import Scenario
+from racegate.targets.common.client import Engine
+from racegate.targets.common.judge import ReleaseVerdict, judge
+from racegate.targets.common.result import result_of
+from racegate.targets.common.wire import NOT_EDITED, ReleaseRun, SourceEdit
+
+# A run that an edit keeps from ending, in seconds beside those of the release's own run.
+LONGER_S, LONGER_TIMES = 30.0, 10.0
+_SHOWN_MAX = 140
+
+
+class RecordedScenario(msgspec.Struct, frozen=True, kw_only=True):
+    """A scenario on the release. lines: of its sources that ran, by path below its package
+
+    run_s: how long the recorded run took
+    """
+
+    scenario: Scenario
+    base: BaseScenario
+    lines: dict[str, tuple[int, ...]]
+    run_s: float
+
+
+class EditResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What the gate says of an edit in one scenario. code: that it would end with; what: in words
+
+    is_edited: whether the edit was made: not in what only an import does
+    """
+
+    code: ExitCode
+    what: str = ""
+    is_edited: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class _EditedRuns:
+    """See `Runs`. timeout_s: of each"""
+
+    engine: Engine
+    edit: SourceEdit
+    timeout_s: float
+
+    def run(self, scenario: Scenario, plan: Plan) -> ReleaseRun:
+        return self.engine.run(scenario, plan, edit=self.edit, timeout_s=self.timeout_s)
+
+
+@dataclass(frozen=True, slots=True)
+class EditedRelease:
+    """An engine that is edited. opened: is started"""
+
+    opened: OpenedEngine
+    _recorded: dict[str, RecordedScenario] = field(default_factory=dict)
+
+    def record(self, scenarios: Sequence[Scenario], on_done: Callable[[str], None]) -> None:
+        """Runs each scenario that the engine can run, as the release has it: as a base, and again
+        to see which lines run.
+        """
+        engine = self.opened.engine
+        for scenario in scenarios:
+            if self.opened.cell.cannot_run(scenario):
+                continue
+            begun = monotonic()
+            judged = self._judge(engine, scenario)
+            run_s = monotonic() - begun
+            traced = engine.run(scenario, Plan(is_recording=False), traces=True)
+            self._recorded[scenario.name] = RecordedScenario(
+                scenario=scenario,
+                base=base_scenario(judged, result_of(judged, scenario.name)),
+                lines=traced.lines,
+                run_s=run_s,
+            )
+            on_done(scenario.name)
+
+    @property
+    def recorded(self) -> dict[str, RecordedScenario]:
+        """By the name of the scenario."""
+        return self._recorded
+
+    def noticed(self, name: str, edit: SourceEdit) -> EditResult:
+        """What is said of an edit in a recorded scenario. Raises ServerLost if the engine is."""
+        known = self._recorded[name]
+        timeout_s = LONGER_S + LONGER_TIMES * known.run_s
+        judged = self._judge(_EditedRuns(self.opened.engine, edit, timeout_s), known.scenario)
+        run = judged.base
+        if run.ending is Ending.NOT_MODELLED and run.message.endswith(NOT_EDITED):
+            return EditResult(code=ExitCode.CLEAN, is_edited=False)
+        result = result_of(judged, name)
+        if result.is_lost:
+            return EditResult(code=ExitCode.BROKEN_HARNESS, what=f"no end: {run.ending}")
+        found = compare(known.base, run, result)
+        what = _words(found.findings[0]) if found.findings else "; ".join(found.unmet)
+        return EditResult(code=found.code, what=what)
+
+    def _judge(self, runs: Engine | _EditedRuns, scenario: Scenario) -> ReleaseVerdict:
+        return judge(runs, scenario, self.opened.cell, runs_max=0)
+
+
+def _words(finding: Finding) -> str:
+    """Short, and without a path of this machine."""
+    kind = "CHANGED" if finding.kind is FindingKind.CHANGE else "NEW"
+    text = f"{kind} {finding.message}".partition(", and no path of edges")[0].replace("\n", " ")
+    words = [word.rpartition("/site-packages/")[2] for word in text.split(" ")]
+    shown = " ".join(word for word in words if not word.startswith(("/", "'/")))
+    return shown if len(shown) <= _SHOWN_MAX else f"{shown[:_SHOWN_MAX]}..."

@@ -1,0 +1,1 @@
+"""Mutants of engines that are not ours, judged by their gates beside the release."""

@@ -1,0 +1,212 @@
+"""The job: mutants of a release's source, each judged by the release's own gate beside the release,
+until so many that matter were judged. Resumable, by seed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from racegate.history.exit_code import ExitCode
+from racegate.jobs.foreign.bases import content_of
+from racegate.jobs.foreign.edited import EditedRelease
+from racegate.jobs.foreign.releases import ReleaseCell, kind_of
+from racegate.measure.evaluation.foreign.edits import release_edits
+from racegate.measure.evaluation.foreign.results import (
+    ReleaseMutation,
+    ReleaseSpec,
+    UnrunEntry,
+)
+from racegate.measure.evaluation.source.kept import KeptResults
+from racegate.measure.evaluation.source.reach import LineReach, in_turns, is_in_function
+from racegate.measure.evaluation.source.results import (
+    SourceFate,
+    SourceMutant,
+    SourceReport,
+    SourceResult,
+    load_equivalents,
+)
+from racegate.measure.evaluation.source.sources import mutants_by
+from racegate.scenario.errors import BadInputError
+from racegate.scenario.spec import Scenario
+from racegate.targets.common.wire import SourceEdit
+
+UNEDITED = "its code cannot be exchanged while the engine runs"
+NOTICED = frozenset({ExitCode.FINDING, ExitCode.BROKEN_HARNESS})
+MISSED = frozenset({SourceFate.SURVIVED, SourceFate.INCONCLUSIVE})
+
+
+def mutate_release(
+    release: EditedRelease,
+    cell: ReleaseCell,
+    scenarios: Sequence[Scenario],
+    asked: ReleaseSpec,
+    *,
+    on_done: Callable[[int, int, str], None] = lambda done, total, what: None,
+) -> ReleaseMutation:
+    """Judges mutants of a release. on_done: scenarios are recorded, then mutants judged
+
+    Raises BadInputError for a file that there is not, EquivalentError for an entry that is out of
+    date, ServerLost if the engine is.
+    """
+    every = _mutants(cell, asked.files)
+    equivalents, missing = load_equivalents(asked.equivalent), load_equivalents(asked.missing)
+    equivalents.check(every)
+    named = enumerate(scenarios, 1)
+    release.record(scenarios, lambda name: on_done(next(named)[0], len(scenarios), name))
+    reach = _reach_of(release, asked.files)
+    lines = {file: frozenset().union(*by.values()) for file, by in reach.lines.items()}
+    reached = [one for one in every if is_in_function(one) and _is_run(one, lines)]
+    judge = _ReleaseJudge(release, cell, reach)
+    kept = KeptResults(asked.keep, _state(cell, scenarios), equivalents)
+    found: list[SourceResult] = []
+    unedited = matter = 0
+    for one in in_turns(reached, most=len(reached), seed=asked.seed):
+        if matter == asked.sample:
+            break
+        if kept.result(one) is None:
+            kept.add(judge.result(one))
+        result = equivalents.applied(one, kept.known(one))
+        if result.how == UNEDITED:
+            unedited += 1
+            continue
+        found.append(result)
+        matter += result.fate is not SourceFate.EQUIVALENT
+        on_done(matter, asked.sample, f"{result.fate} {result.file}:{result.line}")
+    survivors = {one.key for one in found if one.fate in MISSED}
+    return ReleaseMutation(
+        report=SourceReport(
+            source=cell.title,
+            total=len(every),
+            sample=asked.sample,
+            seed=asked.seed,
+            results=tuple(sorted(found, key=lambda one: (one.file, one.line, one.key))),
+        ),
+        reached=len(reached),
+        unedited=unedited,
+        scenarios=tuple(release.recorded),
+        missing={one.key: missing.of(one) for one in reached if one.key in survivors},
+        unrun=tuple(_unrun(every, lines)),
+    )
+
+
+def _mutants(cell: ReleaseCell, files: Sequence[str]) -> list[SourceMutant]:
+    folder = package_of(cell)
+    found: list[SourceMutant] = []
+    for file in files:
+        try:
+            content = (folder / file).read_bytes()
+        except OSError as error:
+            raise BadInputError(f"{cell.title} has no {file} to mutate: {error}") from error
+        found += mutants_by(release_edits(content), file, content)
+    return found
+
+
+def package_of(cell: ReleaseCell) -> Path:
+    """The folder of the package that a cell imports."""
+    packaging = kind_of(cell).packaging
+    environment = packaging.environment_of(cell.release, checkout=cell.checkout)
+    return environment.package(packaging.module)
+
+
+def _reach_of(release: EditedRelease, files: Sequence[str]) -> LineReach:
+    known = release.recorded
+    return LineReach(
+        seconds={name: one.run_s for name, one in known.items()},
+        lines={
+            file: {name: one.lines[file] for name, one in known.items() if file in one.lines}
+            for file in files
+        },
+    )
+
+
+def _is_run(mutant: SourceMutant, lines: Mapping[str, frozenset[int]]) -> bool:
+    top, last = mutant.edit.lines
+    return not lines[mutant.file].isdisjoint(range(top, last + 1))
+
+
+def _state(cell: ReleaseCell, scenarios: Sequence[Scenario]) -> str:
+    """A digest of all that a survivor hangs on."""
+    decides = msgspec.json.encode((content_of(cell), cell, scenarios))
+    return hashlib.blake2b(decides, digest_size=8).hexdigest()
+
+
+class _ReleaseJudge:
+    """Judges one mutant after the other: what notices most comes first, in the file and in all."""
+
+    def __init__(self, release: EditedRelease, cell: ReleaseCell, reach: LineReach) -> None:
+        self._release = release
+        self._module = kind_of(cell).packaging.module
+        self._reach = reach
+        self._in_file: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        self._in_all: Counter[str] = Counter()
+
+    def result(self, mutant: SourceMutant) -> SourceResult:
+        """One mutant."""
+        engine = self._release.opened.engine
+        cpu_s = engine.cpu_s
+        fate, by, how = self._judge(mutant)
+        if fate is SourceFate.KILLED:
+            self._in_file[mutant.file][by] += 1
+            self._in_all[by] += 1
+        return SourceResult(
+            key=mutant.key,
+            file=mutant.file,
+            scope=mutant.edit.scope,
+            line=mutant.edit.lines[0],
+            operator=mutant.edit.operator,
+            before=mutant.before,
+            after=mutant.after,
+            fate=fate,
+            by=by,
+            how=how,
+            cpu_s=round(engine.cpu_s - cpu_s, 2),
+        )
+
+    def _judge(self, mutant: SourceMutant) -> tuple[SourceFate, str, str]:
+        """(fate, by, how)"""
+        edit = self._edit(mutant)
+        undecided: tuple[str, str] | None = None
+        for name in self._order(mutant):
+            noticed = self._release.noticed(name, edit)
+            if not noticed.is_edited:
+                return SourceFate.UNREACHED, "", UNEDITED
+            if noticed.code in NOTICED:
+                return SourceFate.KILLED, name, noticed.what
+            if noticed.code is not ExitCode.CLEAN and undecided is None:
+                undecided = (name, noticed.what)
+        if undecided is not None:
+            return SourceFate.INCONCLUSIVE, *undecided
+        return SourceFate.SURVIVED, "", ""
+
+    def _order(self, mutant: SourceMutant) -> list[str]:
+        kills, all_kills = self._in_file[mutant.file], self._in_all
+        quickest = self._reach.judges(mutant)
+        return sorted(quickest, key=lambda name: (-kills[name], -all_kills[name]))
+
+    def _edit(self, mutant: SourceMutant) -> SourceEdit:
+        edit = mutant.edit
+        names = Path(self._module, mutant.file).with_suffix("").parts
+        return SourceEdit(".".join(names), edit.start, edit.end, edit.text)
+
+
+def _unrun(
+    mutants: Sequence[SourceMutant], lines: Mapping[str, frozenset[int]]
+) -> list[UnrunEntry]:
+    """By file and function, in their order."""
+    run: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
+    unrun: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
+    for one in mutants:
+        if is_in_function(one):
+            into = run if _is_run(one, lines) else unrun
+            into[one.file, one.edit.scope].add(one.edit.lines[0])
+    return [
+        UnrunEntry(file, scope, tuple(sorted(found)), is_whole=(file, scope) not in run)
+        for (file, scope), found in sorted(
+            unrun.items(), key=lambda item: (item[0][0], min(item[1]))
+        )
+    ]

@@ -1,0 +1,88 @@
+"""The engine's own sources in its process: which lines run, and what an edit makes of them."""
+
+from __future__ import annotations
+
+import linecache
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType, FunctionType
+from typing import Any
+
+from racegate.interpose.kernels.memo import Memo
+from racegate.targets.common.inside.exchange import exchange_code
+from racegate.targets.common.inside.serve import NotTaken
+from racegate.targets.common.wire import NOT_EDITED, SourceEdit
+
+_INTERPRETER = "triton.runtime.interpreter"
+
+
+class LineTracer:
+    """Notes the lines of a package that run. package: its name; it may be imported later"""
+
+    def __init__(self, package: str) -> None:
+        self._package = package
+        self._lines: defaultdict[str, set[int]] = defaultdict(set)
+        self._known: dict[str, set[int] | None] = {}  # by file, none of another package
+
+    @contextmanager
+    def tracing(self) -> Iterator[None]:
+        """Inside, in this thread: functions that are called from now on."""
+        before = sys.gettrace()
+        sys.settrace(self._on_call)
+        try:
+            yield
+        finally:
+            sys.settrace(before)
+
+    def lines(self) -> dict[str, tuple[int, ...]]:
+        """By path below the folder of the package."""
+        return {path: tuple(sorted(found)) for path, found in sorted(self._lines.items())}
+
+    def _on_call(self, frame: FrameType, event: str, argument: object) -> Any:
+        file = frame.f_code.co_filename
+        if file not in self._known:
+            _, is_inside, path = file.rpartition(f"/{self._package}/")
+            self._known[file] = self._lines[path] if is_inside and path.endswith(".py") else None
+        found = self._known[file]
+        if found is None:
+            return None
+        found.add(frame.f_lineno)
+
+        def on_line(frame: FrameType, event: str, argument: object) -> Any:
+            if event == "line":
+                found.add(frame.f_lineno)
+            return on_line
+
+        return on_line
+
+
+def edit_source(edit: SourceEdit, memo: Memo) -> None:
+    """Gives the functions that run the code of an edited source. memo: of kernels: if one of them
+    is edited, nothing is known of any. Raises NotTaken where that is not to be had in a process
+    that has started: the edit is in what an import does.
+    """
+    module = sys.modules[edit.module]
+    path = Path(str(module.__file__))
+    before = path.read_bytes()
+    after = before[: edit.start] + edit.text.encode() + before[edit.end :]
+    kernels = _kernels(str(path))
+    changed = exchange_code(module, before, after, more=kernels)
+    if not changed:
+        raise NotTaken(f"{edit.module} {NOT_EDITED}")
+    if any(function in kernels for function in changed):
+        # The interpreter of kernels reads their source.
+        linecache.cache[str(path)] = (len(after), None, after.decode().splitlines(True), str(path))
+        for kernel in kernels:
+            del sys.modules[_INTERPRETER].InterpretedFunction.rewritten_fn[kernel]
+        memo.forget()
+
+
+def _kernels(file: str) -> list[FunctionType]:
+    """The interpreted kernels of a file that have run."""
+    if _INTERPRETER not in sys.modules:
+        return []
+    known = sys.modules[_INTERPRETER].InterpretedFunction.rewritten_fn
+    return [function for function in known if function.__code__.co_filename == file]

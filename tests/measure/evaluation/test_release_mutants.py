@@ -1,0 +1,189 @@
+"""Mutants of a release: which edits there are, and which of them its gate notices."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from racegate.cli.app import app
+from racegate.history.exit_code import ExitCode
+from racegate.interpose.outcome import Ending, Observation, Plan
+from racegate.jobs.foreign.releases import OpenedEngine
+from racegate.measure.evaluation.foreign.edits import order_edits, release_edits
+from racegate.measure.evaluation.source.results import SourceOperator
+from racegate.scenario.spec import Scenario
+from racegate.targets.common.cell import EngineCell
+from racegate.targets.common.client import Engine
+from racegate.targets.common.inside.sources import LineTracer
+from racegate.targets.common.wire import NOT_EDITED, ReleaseRun, SourceEdit
+
+RUNNER = """\
+LIMIT = 100
+
+
+def count(rows):
+    total = 0
+    for row in rows:
+        total += row
+    return min(total, LIMIT)
+
+
+def never(rows):
+    return rows + 1
+"""
+SCENARIO = """\
+schema = 1
+name = "three_rows"
+title = "three rows"
+
+[[requests]]
+name = "A"
+prompt = [5, 6, 7]
+max_tokens = 4
+"""
+STREAMS = b"""\
+def copy(self, side, event):
+    with torch.cuda.stream(side):
+        side.wait_stream(current)
+        self.cpu = self.gpu.to("cpu", non_blocking=True)
+        event.record(side)
+    return self.cpu
+"""
+
+
+def test_a_record_or_a_wait_stands_one_statement_away() -> None:
+    found = [edit for edit in order_edits(STREAMS) if edit.operator is SourceOperator.MOVED]
+    made = [edit.apply(STREAMS).decode().splitlines() for edit in found]
+    calls = [[line.strip().partition("(")[0] for line in lines[2:5]] for lines in made]
+    assert sorted(calls) == [
+        ["self.cpu = self.gpu.to", "side.wait_stream", "event.record"],
+        ["side.wait_stream", "event.record", "self.cpu = self.gpu.to"],
+    ]
+
+
+def test_work_goes_to_another_stream() -> None:
+    found = [edit for edit in order_edits(STREAMS) if edit.operator is SourceOperator.STREAM]
+    made = {edit.shown(STREAMS)[1] for edit in found}
+    assert made == {
+        "with torch.cuda.stream(None):", "current.wait_stream(side)", "event.record()",
+    }  # fmt: skip
+
+
+def test_kernels_are_edited_and_logs_are_not() -> None:
+    source = b"@triton.jit\ndef kernel(at):\n    tl.store(at, 1 + 2)\n    logger.info(1 + 3)\n"
+    shown = {edit.shown(source)[0] for edit in release_edits(source)}
+    assert shown == {"tl.store(at, 1 + 2)"}
+
+
+class EditedEngine:
+    """An engine whose only step is the function of its runner, run as it is edited."""
+
+    start_s = cpu_s = 0.0
+
+    def run(
+        self,
+        scenario: Scenario,
+        plan: Plan,
+        *,
+        edit: SourceEdit | None = None,
+        timeout_s: float | None = None,
+        traces: bool = False,
+    ) -> ReleaseRun:
+        source = RUNNER
+        if edit is not None:
+            assert edit.module == "vllm.runner"
+            source = RUNNER[: edit.start] + edit.text + RUNNER[edit.end :]
+            if edit.start < RUNNER.index("def count"):
+                told = f"vllm.runner {NOT_EDITED}"
+                return ReleaseRun(ending=Ending.NOT_MODELLED, message=told)
+        space: dict[str, Any] = {}
+        exec(compile(source, "/x/vllm/runner.py", "exec"), space)
+        tracer = LineTracer("vllm")
+        with tracer.tracing():
+            try:
+                text = json.dumps({"total": space["count"]([1, 2, 3])})
+            except (TypeError, ValueError, NameError) as error:
+                return ReleaseRun(ending=Ending.FAILED, message=f"TypeError: {error}")
+        inner = (Observation("step 1 total", text, text),)
+        lines = tracer.lines() if traces else {}
+        return ReleaseRun(ending=Ending.FINISHED, inner=inner, steps=1, lines=lines)
+
+
+@contextmanager
+def opened(cell: EngineCell, **options: object) -> Iterator[OpenedEngine]:
+    engine = cast(Engine, EditedEngine())
+    yield OpenedEngine(cell, engine, engine, dict)
+
+
+@pytest.fixture
+def release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A release as `racegate vllm setup` leaves it, with one scenario beside it."""
+    folder = tmp_path / "racegate" / "vllm" / "1.0"
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    site = folder / "lib" / version / "site-packages"
+    (site / "torch-2.9.0.dist-info").mkdir(parents=True)
+    (site / "vllm").mkdir()
+    (site / "vllm" / "runner.py").write_text(RUNNER)
+    (folder / "racegate-done").write_text("1.0\n")
+    (tmp_path / "scripts").mkdir()
+    (tmp_path / "scripts" / "three_rows.toml").write_text(SCENARIO)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr("racegate.cli.foreign.releases.open_release", opened)
+    return tmp_path
+
+
+def mutate(folder: Path, *options: str) -> tuple[Result, Any]:
+    out = folder / "out.json"
+    arguments = ["vllm", "mutate", "--release", "1.0", "--file", "runner.py", "--sample", "50"]
+    arguments += ["--scenarios", str(folder / "scripts"), "--json", str(out), *options]
+    ran = CliRunner().invoke(app, arguments)
+    return ran, msgspec.json.decode(out.read_bytes())["mutation"]
+
+
+def test_what_changes_a_value_is_killed_and_what_does_not_survives(release: Path) -> None:
+    ran, found = mutate(release)
+    fates = {(one["before"], one["after"]): one for one in found["report"]["results"]}
+    killed = fates["total += row", "total -= row"]
+    assert (killed["fate"], killed["by"]) == ("killed", "three_rows")
+    assert killed["how"].startswith("CHANGED step 1: total.total is -6, in the base 6")
+    survivor = fates["return min(total, LIMIT)", "return total"]
+    assert survivor["fate"] == "survived" and ran.exit_code == ExitCode.FINDING
+
+
+def test_what_no_scenario_runs_is_told_and_not_judged(release: Path) -> None:
+    _, found = mutate(release)
+    assert {one["scope"] for one in found["report"]["results"]} == {"count"}
+    (never,) = found["unrun"]
+    assert (never["scope"], never["is_whole"], never["lines"]) == ("never", True, [12])
+
+
+def test_it_goes_on_where_it_was_and_takes_reasons(release: Path) -> None:
+    keep, reasons = release / "keep.jsonl", release / "equivalent.toml"
+    _, first = mutate(release, "--keep", str(keep))
+    size = keep.stat().st_size
+    survivors = [one for one in first["report"]["results"] if one["fate"] == "survived"]
+    reasons.write_text(
+        "".join(
+            f'[[equivalent]]\nfile = "runner.py"\nscope = "count"\nbefore = "{one["before"]}"\n'
+            f'after = "{one["after"]}"\nreason = "the limit is never reached"\n'
+            for one in survivors
+        )
+    )
+    page = release / "page.md"
+    ran, again = mutate(
+        release, "--keep", str(keep), "--equivalent", str(reasons), "--markdown", str(page)
+    )
+    assert keep.stat().st_size == size and survivors
+    fates = [one["fate"] for one in again["report"]["results"]]
+    assert fates.count("equivalent") == len(survivors) and "survived" not in fates
+    assert ran.exit_code == ExitCode.CLEAN
+    assert "the limit is never reached" in page.read_text() and "`never`" in page.read_text()

@@ -1,0 +1,105 @@
+"""The engine's own sources in its process: an edit is what runs, and what runs is told."""
+
+from __future__ import annotations
+
+import importlib
+import linecache
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from racegate.interpose.kernels.memo import Memo
+from racegate.targets.common.inside.serve import NotTaken
+from racegate.targets.common.inside.sources import LineTracer, edit_source
+from racegate.targets.common.wire import NOT_EDITED, SourceEdit
+
+SOURCE = """\
+LIMIT = 3
+
+
+class Runner:
+    def count(self, rows):
+        total = 0
+        for row in rows:
+            total += row
+        return min(total, LIMIT)
+
+
+def kernel(value):
+    return value + 1
+"""
+INTERPRETER = "triton.runtime.interpreter"
+
+
+@pytest.fixture
+def runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    folder = tmp_path / "small_package"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("")
+    (folder / "runner.py").write_text(SOURCE)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield importlib.import_module("small_package.runner")
+    for name in ("small_package.runner", "small_package"):
+        sys.modules.pop(name, None)
+
+
+def edit(before: str, after: str) -> SourceEdit:
+    start = SOURCE.index(before)
+    return SourceEdit("small_package.runner", start, start + len(before), after)
+
+
+def test_an_edit_is_what_objects_of_a_class_run(runner: Any) -> None:
+    made = runner.Runner()
+    assert made.count([1, 1]) == 2
+    edit_source(edit("+= row", "-= row"), Memo())
+    assert made.count([1, 1]) == -2
+
+
+def test_a_method_that_an_observer_took_the_place_of_is_edited_too(runner: Any) -> None:
+    """Observers wrap methods of engines, and call what was there."""
+
+    def watched(plain: Callable[..., int]) -> Callable[..., int]:
+        return lambda *args: plain(*args)
+
+    runner.Runner.count = watched(runner.Runner.count)
+    edit_source(edit("+= row", "-= row"), Memo())
+    assert runner.Runner().count([1, 1]) == -2
+
+
+@pytest.mark.parametrize(("before", "after"), [("LIMIT = 3", "LIMIT = 4"), ("Runner:", "Other:")])
+def test_what_only_an_import_does_cannot_be_edited(runner: Any, before: str, after: str) -> None:
+    with pytest.raises(NotTaken, match=NOT_EDITED):
+        edit_source(edit(before, after), Memo())
+
+
+def test_an_edited_kernel_is_read_anew_and_nothing_is_known_of_kernels(
+    runner: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interpreter: Any = ModuleType(INTERPRETER)
+    interpreter.InterpretedFunction = SimpleNamespace(rewritten_fn={runner.kernel: "rewritten"})
+    monkeypatch.setitem(sys.modules, INTERPRETER, interpreter)
+    memo = Memo()
+    memo.keep()
+    edit_source(edit("value + 1", "value - 1"), memo)
+    assert runner.kernel(1) == 0
+    assert interpreter.InterpretedFunction.rewritten_fn == {} and not memo.is_open
+    assert "value - 1" in "".join(linecache.getlines(runner.__file__))
+    linecache.clearcache()
+
+
+def test_the_lines_of_a_package_that_run_are_told_by_its_files(runner: Any) -> None:
+    tracer = LineTracer("small_package")
+    runner.Runner().count([1])  # before
+    with tracer.tracing():
+        runner.Runner().count([])
+    before = sys.gettrace()
+    lines = SOURCE.splitlines()
+    ran = [lines[number - 1].strip() for number in tracer.lines()["runner.py"]]
+    assert ran == [
+        "def count(self, rows):", "total = 0", "for row in rows:", "return min(total, LIMIT)",
+    ]  # fmt: skip
+    assert list(tracer.lines()) == ["runner.py"] and sys.gettrace() is before
