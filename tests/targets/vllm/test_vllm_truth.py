@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from racegate.scenario.spec import Request, Scenario
 from racegate.targets.common.inside.watch import Seen
-from racegate.targets.vllm.inside.conditions import PENALTIES
+from racegate.targets.vllm.inside.conditions import penalties_of
 from racegate.targets.vllm.inside.model import Script
 from racegate.targets.vllm.inside.truth.compare import UNTRUE_MAX, Truth
 from racegate.targets.vllm.inside.truth.course import Course, RequestStep
@@ -89,7 +89,7 @@ def two_steps() -> list[Seen]:
 
 
 def untrue(seen: list[Seen], says: Script | None = None) -> list[str]:
-    truth = Truth(says or script(), GROUPS, PENALTIES)
+    truth = Truth(says or script(), GROUPS, penalties_of)
     truth.read(seen)
     return [f"step {w.step}: {w.what}: {w.used} used, {w.true} true" for w in truth.untrue]
 
@@ -165,8 +165,8 @@ def test_rows_are_sampled_with_what_their_requests_ask_for() -> None:
     both = scheduled(1, A=(4, 0, 0, 4), B=(3, 0, 0, 3))
     true: dict[str, object] = {
         "rows": ["B", "A"], "temperature": [0.05000000074505806, 0.0],
-        "presence_penalties": [0.5, 0.0], "frequency_penalties": [0.5, 0.0],
-        "repetition_penalties": [1.100000023841858, 1.0], "seeds": {"B": 7}, "outputs": [[], []],
+        "presence_penalties": [0.6, 0.0], "frequency_penalties": [0.4, 0.0],
+        "repetition_penalties": [1.399999976158142, 1.0], "seeds": {"B": 7}, "outputs": [[], []],
     }  # fmt: skip
     assert untrue([both, (1, "sampling", true)]) == []
     for name in ("temperature", "presence_penalties", "repetition_penalties"):

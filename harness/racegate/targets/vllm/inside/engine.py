@@ -18,10 +18,10 @@ from racegate.targets.common.wire import Fidelity, Observed
 from racegate.targets.vllm.inside import plants
 from racegate.targets.vllm.inside.computed import Computed, Known, give_weights
 from racegate.targets.vllm.inside.conditions import (
-    PENALTIES,
     leave_blocks,
     limit_drafts,
     params_of,
+    penalties_of,
     use_grammars,
     watch_conditions,
     watch_penalties,
@@ -190,11 +190,8 @@ class Driver:
         rows = self._rows()
         watch_metadata(watch, rows)
         watch_attention(watch, rows)
-<<<<<<< HEAD
         watch_previous(watch, runner, rows)
-=======
         watch_layers(watch, rows)
->>>>>>> main
         watch_sampling(watch, rows)
         watch_masks(watch, runner, rows)
         watch_drafting(watch, runner, rows)
@@ -228,8 +225,7 @@ class Driver:
 
     def truth(self) -> Truth:
         """All that was observed, beside what is true of it."""
-        penalties = {name: float(value) for name, value in PENALTIES.items()}
-        truth = Truth(self.script, self.groups, penalties)
+        truth = Truth(self.script, self.groups, penalties_of)
         truth.read(self.watch.inner)
         return truth
 

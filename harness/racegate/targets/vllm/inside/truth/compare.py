@@ -34,7 +34,7 @@ from racegate.targets.vllm.wire import TOKENS_MAX
 CHOSEN = "scheduled"  # the observation of what the scheduler chose, and what follows from it
 UNTRUE_MAX = 20  # what follows from the first wrong value says little
 # What sampling is asked for besides a temperature and a seed, where there is a temperature.
-Penalties = dict[str, float]
+Penalties = Callable[[Request], dict[str, float]]
 _PENALTIES = ("presence_penalties", "frequency_penalties", "repetition_penalties")
 # As the same values are called where landings are judged by them.
 _WORDS = {"metadata.accepted": "accepted count", "zeroed.blocks": "blocks to zero"}
@@ -298,8 +298,8 @@ class Truth:
 
     def _penalty(self, name: str, request: Request) -> float:
         usual = 1.0 if name.startswith("repetition") else 0.0
-        asked = self._penalties[name.replace("penalties", "penalty")]
-        return asked if request.temperature else usual
+        asked = self._penalties(request)[name.replace("penalties", "penalty")]
+        return round(asked, 6) if request.temperature else usual
 
     def _accepted(self, step: int, values: Values) -> None:
         """What verification comes to, on the device."""
