@@ -11,6 +11,7 @@ import msgspec
 from racegate.history.finding import Race
 from racegate.history.schedule import AccessPlace, Holds
 from racegate.interpose.gpus import GpuFacts
+from racegate.order.recorder import WaitTotal
 
 DEVICE = "RACEGATE_DEVICE"  # environment: which device the process stands up
 
@@ -141,8 +142,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     compiled_regions: graphs that `torch.compile` made of the program's code, which ran as compiled
     imported: modules that came from the folder of its job
     places: what was in scope where a run with other sources asked, by the key it asked with
-    waits: of a run with other sources, by `file:line` of a wait, how many operations it had to wait
-        for that its stream or thread did not know to be complete, all turns together
+    waits: of a run with other sources, what each wait cost, by its `file:line`
     """
 
     ending: Ending
@@ -161,7 +161,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     compiled_regions: int = 0
     imported: int = 0
     places: dict[str, PlaceSeen] = {}
-    waits: dict[str, int] = {}
+    waits: dict[str, WaitTotal] = {}
 
     @property
     def seen(self) -> tuple[object, ...]:
