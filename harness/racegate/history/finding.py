@@ -54,6 +54,8 @@ class FindingKind(StrEnum):
     CRASH: the engine stopped on an error
     FOOTPRINT: an operation wrote rows that it had not declared, so that nothing could order it
     CHANGE: a value that a change observes otherwise than its base, although nothing was held
+    MISMATCH: ranks of a program that issue different collectives where one is meant
+    ORDER: ranks that use two communicators in opposite orders
     """
 
     CONFLICT = "conflict"
@@ -65,6 +67,8 @@ class FindingKind(StrEnum):
     CRASH = "crash"
     FOOTPRINT = "footprint"
     CHANGE = "change"
+    MISMATCH = "mismatch"
+    ORDER = "order"
 
 
 class Hazard(StrEnum):

@@ -33,6 +33,8 @@ KINDS = {
     FindingKind.CRASH: "The engine stopped on an error",
     FindingKind.FOOTPRINT: "An operation wrote rows that it had not declared",
     FindingKind.CHANGE: "A value that the base does not have",
+    FindingKind.MISMATCH: "Ranks that issue different collectives where one is meant",
+    FindingKind.ORDER: "Ranks that use two communicators in opposite orders",
     "inconclusive": "Something was not exercised",
     "missed": "A witness that must fail did not",
     "stale": "Something was accepted that is not there any more",
