@@ -65,7 +65,7 @@ def finding_lines(index: int, finding: Race, judged: ProgramRace | None, command
         f"{verdict} {index} [{finding.signature}] {finding.buffer}: {finding.nbytes} bytes{times}",
         *_side("first ", finding.first),
         *_side("second", finding.second),
-        f"  edge    {finding.cause or finding.edge}",
+        f"  edge    {finding.missing}",
         *([] if landing is None else changes_of(landing)),
         *([] if landing is None else [f"  replay  {replay_of(landing, command)}"]),
         "",
