@@ -14,7 +14,7 @@ from racegate.jobs.triage.bisect import Shows, bisected
 from racegate.jobs.versions.cells import CellReport
 from racegate.jobs.versions.programs import RACY, SILENT
 from racegate.jobs.versions.running import History, kept, run_history
-from racegate.targets.common.environment import Say
+from racegate.targets.common.setup.progress import Say
 
 
 class AskedRelease(msgspec.Struct, frozen=True, kw_only=True):
