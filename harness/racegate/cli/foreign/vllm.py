@@ -104,8 +104,9 @@ def _command(cell: Cell, asked: ReleaseSpec) -> str:
     _, *options = cell.command
     files = {"--keep": asked.keep, "--equivalent": asked.equivalent, "--missing": asked.missing}
     options += [f"--sample {asked.sample} --seed {asked.seed}"]
-    options += [f"{option} {file}" for option, file in files.items() if file is not None]
-    return " ".join(["racegate vllm mutate", *options])
+    command = " ".join(["racegate vllm mutate", *options])
+    given = [f"{option} {file}" for option, file in files.items() if file is not None]
+    return " \\\n        ".join([command, *given])
 
 
 vllm = release_commands(VLLM, vllm_cell)
