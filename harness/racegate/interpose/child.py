@@ -51,6 +51,7 @@ from racegate.interpose.program.names import buffer_name
 from racegate.interpose.program.processes import seen_of_children, track_processes
 from racegate.interpose.program.stdin import RewoundInput
 from racegate.interpose.program.timeouts import write_stacks_on_signal
+from racegate.interpose.run_log import RunLog
 from racegate.order.findings import NamedConflict, races_of
 from racegate.order.recorder import Conflict
 
@@ -89,6 +90,7 @@ class Child:
         self._kept_open: int | None = None
         self._pid = 0
         self._gpu: GpuFacts | None = None
+        self._log: RunLog | None = None
         self._named: dict[int, NamedConflict] = {}
         self._places = PlaceWatch(self.session)
         self.run = ProgramRun(self.findings, self.installed.read)
@@ -146,6 +148,9 @@ class Child:
             on_landing=self._debugged(plan.debugger) if plan.debugger else None,
         )
         self.session.begin(queue, polls_max=plan.polls, is_recording=plan.is_recording)
+        if plan.log:
+            self._log = RunLog(self.session, Path(plan.log))
+            self._log.follow_ranges()
         set_run(self.run)
 
     def _debugged(self, place: str) -> Callable[[str], None]:
@@ -167,7 +172,13 @@ class Child:
         """All conflicts so far, in the order in which they were found."""
         self.session.drain()
         session, found = self.session, list(self._named.values())
-        return races_of(found, session.recorder.lanes, parts=session.parts, within=session.within)
+        return races_of(
+            found,
+            session.recorder.lanes,
+            parts=session.parts,
+            within=session.within,
+            made=session.origins.made,
+        )
 
     def finish(self, ending: Ending, exit_code: int, message: str = "") -> None:
         """Writes the result; nothing after this is judged. A process that the program forked and
@@ -180,6 +191,8 @@ class Child:
             session.drain()
             session.touches.end()
         findings = tuple(self.findings())
+        if self._log is not None:
+            self._log.write()
         session.queue.force_all()
         self.installed.finish()
         session.end()
@@ -250,7 +263,8 @@ class Child:
         freed = session.allocation_sites.earlier(conflict.low, conflict.first.index)
         if reused_at is not None and freed and self._name_buffer is None:
             name = f"memory asked for at {place_name(freed)}, and freed"
-        self._named[id(conflict)] = NamedConflict(conflict, name, reused_at)
+        allocated = freed if reused_at is not None else session.origins.allocated(conflict.low)
+        self._named[id(conflict)] = NamedConflict(conflict, name, reused_at, allocated)
 
 
 def facts_seen(properties: Any) -> GpuFacts:

@@ -19,6 +19,7 @@ from racegate.order.clocks import Clock, join
 from racegate.order.compiled import compiled_order
 from racegate.order.interface import Order, Ranges, RawAccess, RawRace
 from racegate.order.lanes import Lanes
+from racegate.order.log import StepLog
 from racegate.order.memory import Access, MemoryShadow
 from racegate.order.remedies import TriedEdges
 from racegate.order.remedies import Version as Version
@@ -96,6 +97,7 @@ class Recorder:
     on_conflict: told of each new pair of places when it is found, while its variables live
     is_watched: whether the last access touched memory that is watched
     positions: where the accesses of all conflicts stand, by their labels
+    log: takes all of it down, if somebody wants that
     """
 
     def __init__(
@@ -112,6 +114,7 @@ class Recorder:
         self.is_watched = self._order.is_watched
         self.label = PlaceLabels().label if label is None else label
         self.on_conflict = on_conflict
+        self.log: StepLog | None = None
         self._versions: dict[int, Version] = {}
         self._early: dict[tuple[int, int], Stack] = {}
         self._open: dict[int, list[Conflict]] = {}
@@ -154,6 +157,8 @@ class Recorder:
         """
         lane = self.lanes.of(thread, stream)
         raced = self._order.issue(thread, lane, label, stack, reads, writes)
+        if self.log is not None:
+            self.log.operation(thread, self.lanes.stream_of(stream), label, stack, reads, writes)
         if raced is not None:
             self._report(*raced)
         return lane
@@ -161,6 +166,8 @@ class Recorder:
     def host(self, thread: int, label: str, stack: Stack, reads: Ranges, writes: Ranges) -> None:
         """A thread touches memory that the device can reach."""
         raced = self._order.host(thread, label, stack, reads, writes)
+        if self.log is not None:
+            self.log.access(thread, label, stack, reads, writes)
         if raced is not None:
             self._report(*raced)
 
@@ -168,6 +175,8 @@ class Recorder:
         """An event is recorded on a stream: it covers all that was put there before."""
         clock = self._order.record(thread, stream)
         version = self._versions[event] = Version(stream, clock, stack)
+        if self.log is not None:
+            self.log.record(thread, self.lanes.stream_of(stream), event, stack)
         return version
 
     def forget(self, event: int) -> None:
@@ -186,6 +195,8 @@ class Recorder:
         if version is None:
             return None
         self._join(thread, version, stack, by)
+        if self.log is not None:
+            self.log.wait_event(thread, thread, event, stack)
         return version.clock
 
     def make_wait(self, thread: int, stream: int, event: int, stack: Stack) -> None:
@@ -196,6 +207,8 @@ class Recorder:
             self._price(lane, version.clock, stack)
             self._order.make_wait(thread, lane, version.clock)
             self._joined(lane, version, stack, "")
+            if self.log is not None:
+                self.log.wait_event(thread, self.lanes.stream_of(lane), event, stack)
 
     def wait_stream(self, thread: int, stream: int, stack: Stack, *, by: str = "") -> Clock:
         """A thread waits for all that it put on a stream, or knows to be there. by: what waits, in
@@ -204,6 +217,8 @@ class Recorder:
         clock = self.given(thread, stream)
         by = by or f"the wait for {self.lanes.names[stream]}"
         self._join(thread, Version(stream, clock, stack), stack, by)
+        if self.log is not None:
+            self.log.wait_stream(thread, self.lanes.stream_of(stream), stack, by)
         return clock
 
     def given(self, thread: int, stream: int) -> Clock:
@@ -235,10 +250,15 @@ class Recorder:
     def hand_on(self, thread: int) -> Clock:
         """A thread releases a lock, puts into a queue, starts or ends a thread."""
         self._order.count_event()
-        return self.lanes.release(thread)
+        clock = self.lanes.release(thread)
+        if self.log is not None:
+            self.log.hand_on(thread, clock)
+        return clock
 
     def take(self, thread: int, clock: Clock) -> None:
         """A thread learns what another handed on."""
+        if self.log is not None:
+            self.log.take(thread, self.lanes.clock(thread), clock)
         self.lanes.learn(thread, clock)
 
     def _report(self, present: RawAccess, races: Sequence[RawRace]) -> None:

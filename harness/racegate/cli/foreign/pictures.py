@@ -12,7 +12,11 @@ from racegate.cli.pictures import write_cause
 from racegate.history.finding import Benign, Finding
 from racegate.history.outcome import RunResult, SharedFinding
 from racegate.history.witness import SealedWitness
+from racegate.interpose.outcome import Plan
+from racegate.jobs.foreign.recorded import recorded_run
 from racegate.report.causes import told_findings
+from racegate.report.timeline.recorded import recorded_trace
+from racegate.targets.common.landings import Ran
 
 WitnessOf = Callable[[RunResult, Finding], SealedWitness | None]
 PageOf = Callable[[Sequence[Finding], RunResult], str]
@@ -26,6 +30,14 @@ def write_results_page(html: Path | None, results: Sequence[RunResult]) -> None:
     from racegate.report.finding.race import results_page
 
     write_text(html, results_page(results))
+
+
+def write_run_trace(path: Path | None, run: Callable[[Plan], Ran], title: str) -> None:
+    """If it was asked for: one more run, in which nothing is held, with all that is recorded."""
+    if path is None:
+        return
+    outcome, log = recorded_run(run)
+    write_text(path, recorded_trace(log, outcome.findings, title).decode())
 
 
 def cause_page(findings: Sequence[Finding], result: RunResult) -> str:

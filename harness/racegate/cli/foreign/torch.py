@@ -17,7 +17,7 @@ import msgspec
 import typer
 
 from racegate.cli.ci import CiOptions, NoStoreOption, ratchet_of, with_ci, write_checked
-from racegate.cli.foreign.pictures import Written, write_causes, write_results_page
+from racegate.cli.foreign.pictures import Written, write_causes, write_results_page, write_run_trace
 from racegate.cli.foreign.searching import minimised_file, search_target
 from racegate.cli.options import (
     JsonOption,
@@ -30,7 +30,7 @@ from racegate.cli.options import (
     say,
     tell,
 )
-from racegate.cli.pictures import HtmlOption, OutOption
+from racegate.cli.pictures import HtmlOption, OutOption, TraceOutOption
 from racegate.cli.replay import replay
 from racegate.cli.sets import CampaignOptions, campaign_options, with_set
 from racegate.history.exit_code import ExitCode
@@ -50,7 +50,13 @@ from racegate.report.targets.programs import checked_program, render
 from racegate.scenario.untrusted.text import printable_lines
 from racegate.targets.common.server import PrintPlace
 from racegate.targets.program.doctor import toolkit_facts
-from racegate.targets.program.judge import ProgramVerdict, judge_on, suppressing, under
+from racegate.targets.program.judge import (
+    ProgramTarget,
+    ProgramVerdict,
+    judge_on,
+    suppressing,
+    under,
+)
 from racegate.targets.program.launch import DeviceServer, Program, open_device
 from racegate.targets.program.launch import checked_program as found_program
 from racegate.targets.program.result import ProgramResult, result_of_program
@@ -162,6 +168,7 @@ def run(
     ci: CiOptions,
     html: HtmlOption = None,
     out: OutOption = None,
+    trace_out: TraceOutOption = None,
     json: JsonOption = None,
 ) -> None:
     """Run a program on the virtual CUDA device and judge the order of all it does: 0 no conflict, 1
@@ -187,6 +194,7 @@ def run(
             verdicts = ask()
         else:
             verdicts = _behind_last_failures(ask, device, opened, checked)
+        write_run_trace(trace_out, ProgramTarget(opened, checked).run, shlex.join(program))
     options = _told_again(device, memory=memory, gpu=gpu, compiling=compiling)
     command = shlex.join([*options, *program])
     verdicts = msgspec.structs.replace(verdicts, benign=benign_of(strict))
