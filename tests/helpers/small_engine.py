@@ -12,11 +12,11 @@ from pathlib import Path
 import msgspec
 
 from bare_session import engine_session_under
+from racegate.history.recorded.log import RecordedLog
 from racegate.interpose.device.session import Session
 from racegate.interpose.device.spans import Place
 from racegate.interpose.outcome import Ending, Observation, Plan
 from racegate.order.findings import race_of
-from racegate.order.log import RecordedLog, StepLog
 from racegate.scenario.spec import Scenario
 from racegate.targets.common.inside.session import EngineSession
 from racegate.targets.common.wire import Observed, ReleaseRun, Wrong
@@ -53,7 +53,7 @@ class SmallEngine:
         """As a real engine answers a task."""
         engine = engine_session_under(plan)
         session = engine.session
-        steps = session.recorder.log = StepLog()
+        steps = session.recorder.keep_log()
         session.memory_added(HOST, 64, Place.PINNED, is_whole_pages=False)
         session.memory_added(DEVICE, 64, Place.DEVICE)
         engine.listener.name_buffers(

@@ -17,7 +17,7 @@ from cuda_torch import needs_cuda_torch
 from pictured import timeline
 from program_verdicts import finding
 from racegate.cli.app import app
-from racegate.order.log import LogKind, RecordedLog, RecordedStep
+from racegate.history.recorded.log import LogKind, RecordedLog, RecordedStep
 from racegate.report.timeline.chrome import chrome_trace
 from racegate.report.timeline.recorded import recorded_trace
 from small_engine import Wait

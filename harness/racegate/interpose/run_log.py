@@ -5,15 +5,14 @@ does inside them.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import torch
 from torch.autograd.profiler import record_function
 from torch.cuda import nvtx
 
+from racegate.history.recorded.log import RecordedLog
 from racegate.interpose.device.session import Session
-from racegate.order.log import RecordedLog, StepLog
 
 
 class RunLog:
@@ -22,31 +21,31 @@ class RunLog:
     def __init__(self, session: Session, path: Path) -> None:
         self._session = session
         self._path = path
-        self._log = session.recorder.log = StepLog()
+        self._log = session.recorder.keep_log()
 
     def follow_ranges(self) -> None:
         """From now on: for a process of one run, which takes nothing back."""
         enter, leave = record_function.__enter__, record_function.__exit__
         push, pop, mark = nvtx.range_push, nvtx.range_pop, nvtx.mark
 
-        def entering(self: Any) -> Any:
+        def entering(self: record_function) -> record_function:
             found = enter(self)
             begin(self.name)
             return found
 
-        def leaving(self: Any, *error: Any) -> Any:
+        def leaving(self: record_function, kind: object, error: object, trace: object) -> None:
             end()
-            return leave(self, *error)
+            leave(self, kind, error, trace)
 
-        def pushing(message: str) -> Any:
+        def pushing(message: str) -> object:
             begin(message)
             return push(message)
 
-        def popping() -> Any:
+        def popping() -> object:
             end()
             return pop()
 
-        def marking(message: str) -> Any:
+        def marking(message: str) -> object:
             self._mark(message)
             return mark(message)
 

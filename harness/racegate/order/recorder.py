@@ -14,12 +14,12 @@ from itertools import zip_longest
 
 from racegate.history.finding import Frame
 from racegate.history.finding import Stack as Stack
+from racegate.history.recorded.log import StepLog
 from racegate.history.schedule import AccessPlace
 from racegate.order.clocks import Clock, join
 from racegate.order.compiled import compiled_order
 from racegate.order.interface import Order, Ranges, RawAccess, RawRace
 from racegate.order.lanes import Lanes
-from racegate.order.log import StepLog
 from racegate.order.memory import Access, MemoryShadow
 from racegate.order.remedies import TriedEdges
 from racegate.order.remedies import Version as Version
@@ -141,6 +141,11 @@ class Recorder:
     def last_access(self) -> Access:
         """What `issue` or `host` recorded last."""
         return Access(*self._order.latest())
+
+    def keep_log(self) -> StepLog:
+        """From now on all of it is taken down."""
+        self.log = StepLog()
+        return self.log
 
     def add_stream(self, name: str, *, is_legacy: bool = False, is_blocking: bool = False) -> int:
         """A lane for a stream. A blocking one and the legacy default stream wait for each other."""

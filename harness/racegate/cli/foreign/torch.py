@@ -132,6 +132,16 @@ ErrorCodeOption = Annotated[
 ]
 
 
+WitnessFileOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        callback=place_to_write,
+        help="Explore, and write what replays each DIVERGENT finding.",
+    ),
+]
+
+
 @app.command(context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True})
 @with_ci
 def run(
@@ -143,14 +153,7 @@ def run(
         typer.Option("--explore", help="Search for a landing that changes what is observed."),
     ] = None,
     runs: Annotated[int, typer.Option(min=1, help="Runs that the search may make.")] = 64,
-    witness: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            callback=place_to_write,
-            help="Explore, and write what replays each DIVERGENT finding.",
-        ),
-    ] = None,
+    witness: WitnessFileOption = None,
     suppressions: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Findings to let stand, with reasons.")
     ] = None,

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import msgspec
 
+from racegate.history.recorded.log import RecordedLog
 from racegate.interpose.outcome import Plan
-from racegate.order.log import RecordedLog
 from racegate.targets.common.landings import Ran
 
 

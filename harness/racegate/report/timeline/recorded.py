@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from racegate.history.finding import Race
-from racegate.order.log import NOWHERE, LogKind, RecordedLog, RecordedStep
+from racegate.history.recorded.log import NOWHERE, LogKind, RecordedLog, RecordedStep
 from racegate.report.timeline.chrome import UNIT_US, Event, flow, names_of
 
 _PROCESS = 1

@@ -10,10 +10,10 @@ from enum import StrEnum
 import msgspec
 
 from racegate.history.finding import Stack, place_name
-from racegate.order.clocks import Clock
-from racegate.order.interface import Ranges
 
 NOWHERE = -1
+Clock = Sequence[int]  # by lane, how much of it is known
+Ranges = Sequence[tuple[int, int]]  # of bytes, each [low, high)
 
 
 class LogKind(StrEnum):
