@@ -44,7 +44,11 @@ from racegate.interpose.kernels.memo import Memo
 from racegate.interpose.other_sources import PlaceWatch, read_instead
 from racegate.interpose.outcome import DEVICE, CompileMode, DeviceKind, Ending, Job, Outcome, Plan
 from racegate.interpose.program.failures import is_ours, missing_for, words_for
-from racegate.interpose.program.imports import track_allocator_settings
+from racegate.interpose.program.imports import (
+    import_from,
+    imported_from,
+    track_allocator_settings,
+)
 from racegate.interpose.program.install import Installed, enter, install
 from racegate.interpose.program.leftovers import adopt_orphans, end_children
 from racegate.interpose.program.names import buffer_name
@@ -91,6 +95,7 @@ class Child:
         self._pid = 0
         self._gpu: GpuFacts | None = None
         self._log: RunLog | None = None
+        self._path = ""
         self._named: dict[int, NamedConflict] = {}
         self._places = PlaceWatch(self.session)
         self.run = ProgramRun(self.findings, self.installed.read)
@@ -113,6 +118,7 @@ class Child:
         os.close(opened)
         write_stacks_on_signal(Path(job.stacks), self._stop)
         self._be_gpu(job)
+        self._path = job.path
         is_virtual = self._kind is DeviceKind.VIRTUAL
         compiling = job.compiling if is_virtual else CompileMode.EAGER
         follow_compiler(self.session, compiling, self.refuse)
@@ -211,6 +217,7 @@ class Child:
             torch_version=str(torch.__version__),
             gpu=self._gpu,
             compiled_regions=compiled_regions(),
+            imported=imported_from(self._path) if self._path else 0,
             places=self._places.seen(),
             waits=session.recorder.prices,
         )
@@ -280,15 +287,17 @@ def facts_seen(properties: Any) -> GpuFacts:
     )
 
 
-def run_program(child: Child, argv: list[str]) -> int:
-    """Runs a script, or `-m` a module, as Python would; returns its exit code."""
-    sys.argv = argv[1:] if argv[0] == "-m" else argv
+def run_program(child: Child, argv: list[str], path: str = "") -> int:
+    """Runs a script, or `-m` a module, as Python would; returns its exit code. path: as of a Job"""
+    is_module = argv[0] == "-m"
+    sys.argv = argv[1:] if is_module else argv
+    sys.path.insert(0, os.getcwd() if is_module else str(Path(argv[0]).resolve().parent))
+    if path:
+        import_from(path)
     try:
-        if argv[0] == "-m":
-            sys.path.insert(0, os.getcwd())
+        if is_module:
             runpy.run_module(argv[1], run_name="__main__", alter_sys=True)
         else:
-            sys.path.insert(0, str(Path(argv[0]).resolve().parent))
             runpy.run_path(argv[0], run_name="__main__")
         code, message = 0, ""
     except SystemExit as exit:
@@ -368,7 +377,7 @@ def serve(child: Child, server: JobServer[Job], stdin: RewoundInput) -> None:
             os.dup2(os.open(job.stdout, os.O_WRONLY) if job.stdout else nothing, 1)
             os.dup2(nothing, 2)
         child.begin(job)
-        leave(run_program(child, list(job.argv)))
+        leave(run_program(child, list(job.argv), job.path))
 
 
 def _end_leftovers(job: Job) -> None:

@@ -19,6 +19,12 @@ import typer
 from racegate.cli.ci import CiOptions, NoStoreOption, ratchet_of, with_ci, write_checked
 from racegate.cli.foreign.pictures import Written, write_causes, write_results_page, write_run_trace
 from racegate.cli.foreign.searching import minimised_file, search_target
+from racegate.cli.foreign.versions import (
+    AgainstOptions,
+    against_options,
+    code_beside,
+    compared_with,
+)
 from racegate.cli.options import (
     JsonOption,
     RunTimeoutOption,
@@ -28,6 +34,7 @@ from racegate.cli.options import (
     place_to_write,
     progress_bar,
     say,
+    stderr_console,
     tell,
 )
 from racegate.cli.pictures import HtmlOption, OutOption, TraceOutOption
@@ -35,6 +42,7 @@ from racegate.cli.replay import replay
 from racegate.cli.sets import CampaignOptions, campaign_options, with_set
 from racegate.history.exit_code import ExitCode
 from racegate.history.finding import Finding
+from racegate.history.gates.results import gated
 from racegate.history.outcome import RunResult
 from racegate.history.replayed import ReplaySummary
 from racegate.history.schedule import parse_holds
@@ -44,9 +52,11 @@ from racegate.interpose.gpus import GPUS
 from racegate.interpose.outcome import CompileMode, DeviceKind
 from racegate.jobs.foreign.draws import ScenarioDraw
 from racegate.jobs.foreign.opened import NUMBER, TargetOptions
+from racegate.jobs.foreign.program_bases import with_comparison
 from racegate.jobs.stores.failures import last_failures
-from racegate.report.ci.failing import checked_beside
+from racegate.report.ci.failing import checked_beside, checked_results
 from racegate.report.targets.programs import checked_program, render
+from racegate.report.targets.results import Reasons, compared_line, print_comparison
 from racegate.scenario.untrusted.text import printable_lines
 from racegate.targets.common.server import PrintPlace
 from racegate.targets.program.doctor import toolkit_facts
@@ -120,6 +130,9 @@ GpuOption = Annotated[
 ]
 
 
+SuppressionsOption = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Findings to let stand, with reasons.")
+]
 ErrorCodeOption = Annotated[
     int | None,
     typer.Option(
@@ -144,6 +157,7 @@ WitnessFileOption = Annotated[
 
 @app.command(context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True})
 @with_ci
+@with_set("against", against_options)
 def run(
     program: Annotated[
         list[str], typer.Argument(metavar="SCRIPT [ARGS]", help="Or -m MODULE [ARGS].")
@@ -154,9 +168,7 @@ def run(
     ] = None,
     runs: Annotated[int, typer.Option(min=1, help="Runs that the search may make.")] = 64,
     witness: WitnessFileOption = None,
-    suppressions: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Findings to let stand, with reasons.")
-    ] = None,
+    suppressions: SuppressionsOption = None,
     hold: HoldOption = None,
     not_ready: NotReadyOption = 0,
     device: DeviceKindOption = DeviceKind.VIRTUAL,
@@ -168,6 +180,7 @@ def run(
     strict: StrictOption = None,
     no_store: NoStoreOption = None,
     *,
+    against: AgainstOptions,
     ci: CiOptions,
     html: HtmlOption = None,
     out: OutOption = None,
@@ -186,11 +199,11 @@ def run(
         gpu=gpu,
         compiling=compiling,
     )
-    stdout, holds = _print_place(json), parse_holds(hold or ())
+    stdout, holds, base = _print_place(json), parse_holds(hold or ()), against.base_of(checked)
     explores = bool(explore) or witness is not None
     with open_device(device, stdout=stdout) as opened, SearchProgress() as progress:
-        ask = partial(judge_on, opened, checked, explores=explores, runs_max=runs)
-        ask = partial(ask, suppressions=known, on_run=progress.show)
+        how = partial(judge_on, explores=explores, runs_max=runs, suppressions=known)
+        ask = partial(how, opened, checked, on_run=progress.show)
         if holds:
             verdicts = suppressing(under(opened, checked, holds, polls=not_ready), known)
         elif no_store or not explores:
@@ -198,13 +211,14 @@ def run(
         else:
             verdicts = _behind_last_failures(ask, device, opened, checked)
         write_run_trace(trace_out, ProgramTarget(opened, checked).run, shlex.join(program))
+        beside = compared_with(how, opened, base, verdicts, checked)
     options = _told_again(device, memory=memory, gpu=gpu, compiling=compiling)
     command = shlex.join([*options, *program])
     verdicts = msgspec.structs.replace(verdicts, benign=benign_of(strict))
-    judged = result_of_program(verdicts, command, device)
+    judged = with_comparison(result_of_program(verdicts, command, device), beside)
     result = msgspec.structs.replace(judged, baseline=ratchet_of([judged], ci, verdicts.benign))
     written = _write_causes(out, result, verdicts, checked)
-    _show(json, result, verdicts, written)
+    tell(json, result, partial(_show, result, verdicts, written, ci.reasons()))
     code = _tell_ci(verdicts, result, ci, json)
     write_results_page(html, [result])
     _save(verdicts, checked, witness, _told_again(device))
@@ -226,17 +240,24 @@ def _write_causes(
     return write_causes(out, [told], witness_of, benign=verdicts.benign)
 
 
-def _show(
-    json: str | None, result: ProgramResult, verdicts: ProgramVerdict, written: Written
-) -> None:
-    """What is read, on standard error: what the program prints has the other."""
-    text = partial(render, verdicts, result.scenario, written)
-    tell(json, result, lambda: print(printable_lines(text()), file=sys.stderr))
-
-
 def _print_place(json: str | None) -> PrintPlace:
     """Where what the program prints goes, beside a result that may go to standard output."""
     return PrintPlace.STDERR if json == "-" else PrintPlace.PLAIN
+
+
+def _show(
+    result: ProgramResult, verdicts: ProgramVerdict, written: Written, reasons: Reasons
+) -> None:
+    """What is read, on standard error: what the program prints has the other. Beside a base what
+    differs from it.
+    """
+    if result.comparison is None:
+        text = render(verdicts, result.scenario, written)
+        print(printable_lines(text), file=sys.stderr)
+    else:
+        print_comparison(stderr_console(), result, reasons)
+        code = gated([result], result.baseline).exit_code()
+        stderr_console().print(compared_line([result], result.baseline, code))
 
 
 def _behind_last_failures(
@@ -259,12 +280,17 @@ def _tell_ci(
     verdicts: ProgramVerdict, result: ProgramResult, ci: CiOptions, json: str | None
 ) -> int:
     """Writes what CI services read, and gives the exit code: what is let stand is no finding."""
-    ratchet, code = result.baseline, verdicts.exit_code
+    ratchet, code = result.baseline, code_beside(verdicts, result.comparison)
     if ratchet is not None:
-        is_let = ratchet.lets_stand(result) and code == ExitCode.FINDING
-        code = ratchet.code_of(ExitCode.CLEAN if is_let else code)
-    case = checked_program(verdicts, result.scenario, code)
-    case = case if ratchet is None else checked_beside(case, ratchet)
+        passed = ratchet.passed(result)
+        if passed is not result and code == ExitCode.FINDING:
+            code = ExitCode.CLEAN if passed.comparison is None else passed.comparison.code
+        code = ratchet.code_of(code)
+    if result.comparison is None:
+        case = checked_program(verdicts, result.scenario, code)
+        case = case if ratchet is None else checked_beside(case, ratchet)
+    else:
+        case = checked_results([result], {}, code=code, ratchet=ratchet)
     write_checked(case, str(verdicts.verdict), ci, json)
     return code
 

@@ -21,6 +21,7 @@ _COPY, _SET, _EVENT_SYNC = int(CallKind.COPY), int(CallKind.SET), int(CallKind.E
 _COPY_KINDS = {
     (True, True): "d2d", (True, False): "h2d", (False, True): "d2h", (False, False): "h2h",
 }  # fmt: skip
+VALUE_WAITS = "waits of a stream for a value in memory (taken as no order)"
 _HOST_FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
@@ -166,6 +167,9 @@ class Calls:
         elif kind == CallKind.LAUNCH and b"spin_kernel" in name:
             self._sleep(b)
             return 1
+        elif kind == CallKind.VALUE_WAIT:
+            session.not_seen[VALUE_WAITS] += 1
+            self._sleep(a)
         elif kind == CallKind.BAD_DEVICE:
             session.not_seen["a second GPU was asked for (the virtual machine has one)"] += 1
         else:

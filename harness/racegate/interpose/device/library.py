@@ -49,6 +49,7 @@ class CallKind(IntEnum):
     BAD_DEVICE = 11
     ISSUED = 12
     GRAPH_NODES = 13
+    VALUE_WAIT = 14
 
 
 class LogEntry(NamedTuple):

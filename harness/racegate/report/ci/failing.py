@@ -96,7 +96,7 @@ def checked_results(
     results: Sequence[RunResult],
     files: Files,
     *,
-    code: ExitCode,
+    code: int,
     benign: Benign = Benign.PASS,
     ratchet: Ratchet | None = None,
 ) -> Checked:

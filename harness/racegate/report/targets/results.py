@@ -12,6 +12,7 @@ from rich.text import Text
 
 from racegate.history.exit_code import ExitCode
 from racegate.history.finding import Benign, FindingKind, exit_code
+from racegate.history.gates.known import Ratchet
 from racegate.history.gates.results import GatedResults
 from racegate.history.outcome import RunResult
 from racegate.report.causes import ToldCause, last_line, print_causes, told_findings, told_plainly
@@ -179,7 +180,7 @@ def _print_compared(console: Console, gate: GatedResults, told: Sequence[str]) -
             console.print(f"not run: {result.scenario}: {result.refused}")
     _print_findings_of(console, gate, told)
     _print_unseen(console, gate)
-    console.print(_compared_line(gate))
+    console.print(compared_line(gate.run, gate.baseline, gate.exit_code()))
 
 
 def _compared_table(results: Sequence[RunResult]) -> Table:
@@ -198,18 +199,16 @@ def _compared_table(results: Sequence[RunResult]) -> Table:
     return table
 
 
-def _compared_line(gate: GatedResults) -> Text:
-    found = [one.comparison for one in gate.results if one.comparison is not None]
-    code = gate.exit_code()
+def compared_line(results: Sequence[RunResult], known: Ratchet | None, code: ExitCode) -> Text:
+    """The last line beside a base: what differs, and how the job ends."""
+    found = [one.comparison for one in results if one.comparison is not None]
     word, style = _COMPARED[code]
     new = len({finding.signature for one in found for finding in one.new})
     repaired = len({signature for one in found for signature in one.repaired})
     changed = sum(one.changed is not None for one in found)
     counts = f"{changed} changed, {many(new, 'new conflict')}, {repaired} repaired"
-    if gate.baseline is not None:
-        counts += f"; {len(gate.baseline.standing)} of these differences let stand"
-        counts += (
-            f", {len(gate.baseline.expired)} accepted and gone" if gate.baseline.expired else ""
-        )
-    ran = many(len(gate.run), "scenario")
+    if known is not None:
+        counts += f"; {len(known.standing)} of these differences let stand"
+        counts += f", {len(known.expired)} accepted and gone" if known.expired else ""
+    ran = many(len(results), "scenario")
     return line((word, style), f" {found[0].base}: {ran}, {counts}")

@@ -88,7 +88,7 @@ def wrong_lines(told: ReleaseRun) -> list[str]:
     """What is wrong in a run by itself."""
     lines = [
         f"step {wrong.step}: {wrong.what}: {wrong.used} used, {wrong.true} true"
-        for wrong in told.wrong
+        for wrong in (*told.wrong, *(one for one in told.untrue if one not in told.wrong))
     ]
     for name, tokens in told.delivered.items():
         plain = told.plain.get(name, ())

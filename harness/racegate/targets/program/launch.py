@@ -49,6 +49,7 @@ class Program:
     timeout_s: 0 for none; suppressed: signatures that its own tests pass over
     memory_bytes: of the virtual device, 0 for what its GPU has; compiling: as of a Job
     gpu: which of `GPUS` the device says that it is; empty for none, with half of the host's memory
+    path: a folder whose packages come before all others; empty for none
     sources: texts that it reads in the place of its files, as of a Job
     """
 
@@ -58,6 +59,7 @@ class Program:
     memory_bytes: int = 0
     gpu: str = ""
     compiling: CompileMode | None = None
+    path: str = ""
     sources: Sources = ()
 
 
@@ -146,6 +148,7 @@ class DeviceServer:
                 suppressed=program.suppressed,
                 memory_bytes=program.memory_bytes,
                 gpu=program.gpu,
+                path=program.path,
                 compiling=program.compiling,
                 compiles=self._compiles,
                 is_quiet=is_quiet,

@@ -15,7 +15,7 @@ enum log_kind {
 enum call_kind {
     CALL_COPY = 1, CALL_SET = 2, CALL_LAUNCH = 3, CALL_EVENT_SYNC = 4, CALL_STREAM_SYNC = 5, CALL_DEVICE_SYNC = 6,
     CALL_STREAM_QUERY = 7, CALL_HOST_FUNCTION = 8, CALL_GRAPH_LAUNCH = 9, CALL_UNMODELLED = 10, CALL_BAD_DEVICE = 11,
-    CALL_GRAPH_NODES = 13,
+    CALL_GRAPH_NODES = 13, CALL_VALUE_WAIT = 14,
 };
 struct log_entry { uint64_t kind, thread, a, b, c, d; };
 struct virtual_graph { uint64_t id; };
