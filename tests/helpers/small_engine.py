@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from bare_session import engine_session_under
-from racegate.history.recorded.log import RecordedLog
+from racegate.history.recorded.log import RecordedRun
 from racegate.interpose.device.session import Session
 from racegate.interpose.device.spans import Place
 from racegate.interpose.outcome import Ending, Observation, Plan
@@ -65,7 +65,7 @@ class SmallEngine:
         session.queue.force_all()
         if plan.log:
             recorder = session.recorder
-            log = RecordedLog(tuple(recorder.lanes.names), tuple(steps.steps))
+            log = RecordedRun(tuple(recorder.lanes.names), tuple(steps.steps))
             Path(plan.log).write_bytes(msgspec.json.encode(log))
         wrong = (
             () if used == self.true else (Wrong(step=1, what="count", used=used, true=self.true),)

@@ -17,7 +17,7 @@ from cuda_torch import needs_cuda_torch
 from pictured import timeline
 from program_verdicts import finding
 from racegate.cli.app import app
-from racegate.history.recorded.log import LogKind, RecordedLog, RecordedStep
+from racegate.history.recorded.log import LogKind, RecordedRun, RecordedStep
 from racegate.report.timeline.chrome import chrome_trace
 from racegate.report.timeline.recorded import recorded_trace
 from small_engine import Wait
@@ -141,7 +141,7 @@ def test_ranges_are_whole_though_a_program_leaves_them_open() -> None:
         step(LogKind.HAND_ON, "hand over"),
         step(LogKind.WAIT, "take over", thread=1, source=5),
     )
-    events = events_of(recorded_trace(RecordedLog(("a", "b"), steps), [finding("a")], "t"))
+    events = events_of(recorded_trace(RecordedRun(("a", "b"), steps), [finding("a")], "t"))
     assert [one["ph"] for one in events if one["ph"] in "BE"] == ["B", "B", "E", "E"]
     assert [one["tid"] for one in events if one["ph"] in "sf"] == [0, 1]
     assert not [one for one in events if one.get("cat") == "missing"], "neither is in the log"

@@ -55,7 +55,7 @@ from racegate.interpose.program.names import buffer_name
 from racegate.interpose.program.processes import seen_of_children, track_processes
 from racegate.interpose.program.stdin import RewoundInput
 from racegate.interpose.program.timeouts import write_stacks_on_signal
-from racegate.interpose.run_log import RunLog
+from racegate.interpose.run_log import RunTracer, tracer_of
 from racegate.order.findings import NamedConflict, races_of
 from racegate.order.recorder import Conflict
 
@@ -94,7 +94,7 @@ class Child:
         self._kept_open: int | None = None
         self._pid = 0
         self._gpu: GpuFacts | None = None
-        self._log: RunLog | None = None
+        self._log: RunTracer | None = None
         self._path = ""
         self._named: dict[int, NamedConflict] = {}
         self._places = PlaceWatch(self.session)
@@ -154,9 +154,7 @@ class Child:
             on_landing=self._debugged(plan.debugger) if plan.debugger else None,
         )
         self.session.begin(queue, polls_max=plan.polls, is_recording=plan.is_recording)
-        if plan.log:
-            self._log = RunLog(self.session, Path(plan.log))
-            self._log.follow_ranges()
+        self._log = tracer_of(self.session, plan.log)
         set_run(self.run)
 
     def _debugged(self, place: str) -> Callable[[str], None]:
@@ -178,13 +176,9 @@ class Child:
         """All conflicts so far, in the order in which they were found."""
         self.session.drain()
         session, found = self.session, list(self._named.values())
-        return races_of(
-            found,
-            session.recorder.lanes,
-            parts=session.parts,
-            within=session.within,
-            made=session.origins.made,
-        )
+        within, made = session.within, session.origins.made
+        lanes = session.recorder.lanes
+        return races_of(found, lanes, parts=session.parts, within=within, made=made)
 
     def finish(self, ending: Ending, exit_code: int, message: str = "") -> None:
         """Writes the result; nothing after this is judged. A process that the program forked and

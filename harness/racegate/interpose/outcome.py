@@ -57,7 +57,7 @@ Sources = tuple[tuple[str, str], ...]
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """How a run is made. polls: how many queries are first answered "not ready".
 
-    log: a file for all that is recorded, as JSON (`RecordedLog`); empty for none
+    log: a file for all that is recorded, as JSON (`RecordedRun`); empty for none
 
     debugger: the socket of one that stops where a held operation lands, empty for none
 

@@ -11,11 +11,11 @@ import torch
 from torch.autograd.profiler import record_function
 from torch.cuda import nvtx
 
-from racegate.history.recorded.log import RecordedLog
+from racegate.history.recorded.log import RecordedRun
 from racegate.interpose.device.session import Session
 
 
-class RunLog:
+class RunTracer:
     """The log of a run under a plan that names a file for it."""
 
     def __init__(self, session: Session, path: Path) -> None:
@@ -56,7 +56,7 @@ class RunLog:
 
     def write(self) -> None:
         """The file, with all until now."""
-        log = RecordedLog(tuple(self._session.recorder.lanes.names), tuple(self._log.steps))
+        log = RecordedRun(tuple(self._session.recorder.lanes.names), tuple(self._log.steps))
         self._path.write_bytes(msgspec.json.encode(log))
 
     def _begin(self, name: str) -> None:
@@ -73,3 +73,12 @@ class RunLog:
         with self._session.lock:
             self._session.drain()
             self._log.mark(self._session.thread_lane(), str(name))
+
+
+def tracer_of(session: Session, path: str) -> RunTracer | None:
+    """The log of a run that names a file for it, with the ranges of the program from now on."""
+    if not path:
+        return None
+    tracer = RunTracer(session, Path(path))
+    tracer.follow_ranges()
+    return tracer

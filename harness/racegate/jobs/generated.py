@@ -12,7 +12,7 @@ import msgspec
 
 from racegate.check.checker import Checker
 from racegate.check.repro.minimise import FailureSight, as_found, minimise, witness_of
-from racegate.check.repro.search import search, seen_by_user
+from racegate.check.repro.search import BUDGET, search, seen_by_user
 from racegate.check.selfcheck import SelfCheck, TwiceRun, is_run_twice, plant_canaries, together
 from racegate.check.sharing import SharedRuns
 from racegate.explore.features.table import features_in
@@ -281,7 +281,7 @@ def _gone_on(raw: Witness, fault: Fault | None, *, seed: int) -> tuple[Schedule,
     result = checker.run_judged(schedule=schedule, fault=fault).result
     if result.verdict is not Verdict.DIVERGENT or is_seen(result.findings):
         return schedule, 0
-    sight = seen_by_user(checker, fault, signature=raw.signature, budget=LADDER_BUDGET, seed=seed)
+    sight = seen_by_user(checker, fault, signature=raw.signature, budget=BUDGET, seed=seed)
     further = sight.result
     if further is None or signature_of(further.findings) != raw.signature:
         return schedule, sight.schedules

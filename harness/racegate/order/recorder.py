@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from racegate.history.finding import Frame
 from racegate.history.finding import Stack as Stack
-from racegate.history.recorded.log import StepLog
+from racegate.history.recorded.log import StepRecorder
 from racegate.history.schedule import AccessPlace
 from racegate.order.clocks import Clock, join
 from racegate.order.compiled import compiled_order
@@ -124,7 +124,7 @@ class Recorder:
         self.is_watched = self._order.is_watched
         self.label = PlaceLabels().label if label is None else label
         self.on_conflict = on_conflict
-        self.log: StepLog | None = None
+        self.log: StepRecorder | None = None
         self._versions: dict[int, Version] = {}
         self._legacy = -1
         self._has_blocking = False
@@ -152,9 +152,9 @@ class Recorder:
         """What `issue` or `host` recorded last."""
         return Access(*self._order.latest())
 
-    def keep_log(self) -> StepLog:
+    def keep_log(self) -> StepRecorder:
         """From now on all of it is taken down."""
-        self.log = StepLog()
+        self.log = StepRecorder()
         return self.log
 
     def add_stream(self, name: str, *, is_legacy: bool = False, is_blocking: bool = False) -> int:

@@ -48,14 +48,14 @@ class RecordedStep(msgspec.Struct, frozen=True, array_like=True):
     nbytes: int = 0
 
 
-class RecordedLog(msgspec.Struct, frozen=True):
+class RecordedRun(msgspec.Struct, frozen=True):
     """A run. lanes: names by number; steps: in their order"""
 
     lanes: tuple[str, ...]
     steps: tuple[RecordedStep, ...]
 
 
-class StepLog:
+class StepRecorder:
     """Takes the steps of a run down. What is asked for later is found by its last entry."""
 
     def __init__(self) -> None:

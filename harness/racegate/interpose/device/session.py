@@ -19,7 +19,7 @@ from racegate.interpose.device.guards import Guards
 from racegate.interpose.device.host_threads import HeldThreads, HostThreads
 from racegate.interpose.device.listener import Listener, Runtime
 from racegate.interpose.device.queue import Queue, Work, WorkQueue
-from racegate.interpose.device.spans import AllocationSites, Place, ProgramOrigins, Spans
+from racegate.interpose.device.spans import AllocationSites, Place, ProgramSites, Spans
 from racegate.interpose.device.touches import OTHER_THREADS, QUERIES, RefuseWrite, TouchWatch
 from racegate.interpose.native.library import new_walk
 from racegate.order.clocks import Clock, OpenRecords, covers
@@ -54,7 +54,7 @@ class Session:
         self.work = runtime.work
         self.spans = Spans()
         self.allocation_sites = AllocationSites()
-        self.origins = ProgramOrigins(self)
+        self.origins = ProgramSites(self)
         self.guards = Guards(runtime.guard)
         self.not_seen: Counter[str] = Counter()
         self.touches = TouchWatch(
@@ -108,7 +108,7 @@ class Session:
         self.begin(Queue(), is_recording=False)
         self.lock = threading.RLock()  # another thread may have held these
         self.allocation_sites = AllocationSites()
-        self.origins = ProgramOrigins(self)
+        self.origins = ProgramSites(self)
         self.work.leave()
         self.end()
 

@@ -183,7 +183,7 @@ class AllocationSites:
         return (base, index, stack) if address < end else None
 
 
-class Asked(Protocol):
+class SitedSession(Protocol):
     """What a session is asked for here."""
 
     @property
@@ -204,10 +204,10 @@ class Asked(Protocol):
         ...
 
 
-class ProgramOrigins:
+class ProgramSites:
     """Where a program asked for its pinned memory and made its streams, in a recorded run."""
 
-    def __init__(self, session: Asked) -> None:
+    def __init__(self, session: SitedSession) -> None:
         self._session = session
         self._pinned = AllocationSites()
         self._streams: dict[int, Stack] = {}

@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 import msgspec
 
-from racegate.history.recorded.log import RecordedLog
+from racegate.history.recorded.log import RecordedRun
 from racegate.interpose.outcome import Plan
 from racegate.targets.common.landings import Ran
 
 
-def recorded_run(run: Callable[[Plan], Ran]) -> tuple[Ran, RecordedLog]:
+def recorded_run(run: Callable[[Plan], Ran]) -> tuple[Ran, RecordedRun]:
     """One run in which nothing is held, and its log. The log is in memory, because a program may
     empty the folder of temporary files; of a process that was lost nothing stands in it.
     """
@@ -22,4 +22,4 @@ def recorded_run(run: Callable[[Plan], Ran]) -> tuple[Ran, RecordedLog]:
         data = os.pread(file, os.fstat(file).st_size, 0)
     finally:
         os.close(file)
-    return outcome, msgspec.json.decode(data, type=RecordedLog) if data else RecordedLog((), ())
+    return outcome, msgspec.json.decode(data, type=RecordedRun) if data else RecordedRun((), ())

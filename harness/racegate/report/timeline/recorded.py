@@ -15,14 +15,14 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from racegate.history.finding import Race
-from racegate.history.recorded.log import NOWHERE, LogKind, RecordedLog, RecordedStep
+from racegate.history.recorded.log import NOWHERE, LogKind, RecordedRun, RecordedStep
 from racegate.report.timeline.chrome import UNIT_US, Event, flow, names_of
 
 _PROCESS = 1
 _RANGES = {LogKind.BEGIN: "B", LogKind.END: "E"}
 
 
-def recorded_trace(log: RecordedLog, races: Sequence[Race], title: str) -> bytes:
+def recorded_trace(log: RecordedRun, races: Sequence[Race], title: str) -> bytes:
     """The JSON object of a trace. races: of the same run"""
     accesses = (LogKind.OPERATION, LogKind.ACCESS)
     places = {step.name: at for at, step in enumerate(log.steps) if step.kind in accesses}
@@ -56,7 +56,7 @@ def _range(at: int, step: RecordedStep, open_ranges: dict[int, int]) -> Iterator
     yield {**common, "name": step.name, "cat": "range"} if step.name else common
 
 
-def _step(at: int, step: RecordedStep, log: RecordedLog, raced: str) -> Iterator[Event]:
+def _step(at: int, step: RecordedStep, log: RecordedRun, raced: str) -> Iterator[Event]:
     """raced: the signature of a conflict that it is one of the two of"""
     if step.kind is LogKind.MARK:
         yield {**_at(at, step.thread), "ph": "i", "s": "t", "name": step.name, "cat": "range"}
@@ -82,7 +82,7 @@ def _at(at: int, lane: int) -> Event:
     return {"pid": _PROCESS, "tid": lane, "ts": at * UNIT_US}
 
 
-def _between(race: Race, log: RecordedLog, places: dict[str, int], number: int) -> Iterator[Event]:
+def _between(race: Race, log: RecordedRun, places: dict[str, int], number: int) -> Iterator[Event]:
     """The missing edge, where both of the two are in the log."""
     ends = [places.get(side.label, NOWHERE) for side in (race.first, race.second)]
     if NOWHERE in ends:
