@@ -4,54 +4,45 @@ looked for one.
 
 from __future__ import annotations
 
-import msgspec
-import pytest
-
 from pictured import path_of
-from racegate.check.repro.minimise import FailureSight, minimise
+from racegate.check.checker import Checker
+from racegate.check.repro.minimise import as_found
 from racegate.faults.catalogue import find_fault
 from racegate.history.finding import is_seen
 from racegate.history.schedule import parse_schedule
-from racegate.history.witness import load_witness
+from racegate.history.witness import Witness, load_witness
 from racegate.jobs.generated import GeneratedFinding, minimised
+from racegate.jobs.stores.witnesses import own_witness
+from racegate.scenario.files import load
+from support import SCENARIOS
 
-RACE = "accepted-copy-after-row-move"  # in its witness no token is wrong
+FAULT = find_fault("accepted-copy-after-row-move")
+HOLD = "d2h:accepted_counts@7 until host:condense@8"  # a count is wrong, and no token
 
 
-def found(name: str) -> GeneratedFinding:
-    witness = load_witness(path_of(name))
-    return GeneratedFinding(
+def small_of(witness: Witness) -> GeneratedFinding:
+    found = GeneratedFinding(
         signature=witness.signature, index=0, witness=witness, runs=0, is_minimal=False
     )
+    return minimised(found, FAULT, on_run=lambda made: None)
 
 
-def test_a_campaign_goes_on_to_a_run_that_a_user_sees(monkeypatch: pytest.MonkeyPatch) -> None:
-    one = found(RACE)
-    fault = find_fault(RACE)
-    small = minimised(one, fault, on_run=lambda made: None)
-    assert (small.signature, small.is_minimal) == (one.signature, True)
-    witness = load_witness(path_of(RACE))
-    schedule = parse_schedule(list(witness.holds))
-    plain = minimise(witness.scenario, schedule, fault)
-    assert not is_seen(plain.result.findings), "as it was written no token is wrong"
+def test_a_campaign_goes_on_to_the_smallest_run_that_a_user_sees() -> None:
+    scenario, schedule = load(SCENARIOS / "three_row_cycle.toml"), parse_schedule([HOLD])
+    result = Checker(scenario).run_judged(schedule=schedule, fault=FAULT).result
+    assert result.findings and not is_seen(result.findings)
+    small = small_of(as_found(scenario, result, FAULT, title="t", seed=0))
+    assert (small.is_seen, small.is_minimal) == (True, True)
     assert small.looked > 0
-    if not small.is_seen:
-        pytest.fail(f"none of {small.looked} schedules shows it to a user")
+    shown = own_witness(small.witness)
+    again = Checker(shown.scenario).run_judged(
+        schedule=parse_schedule(list(shown.holds)), fault=FAULT
+    )
+    assert is_seen(again.result.findings)
+    lengths = [sum(one.max_tokens for one in each.requests) for each in (shown.scenario, scenario)]
+    assert lengths[0] < lengths[1]
 
 
-def test_what_nobody_sees_says_how_far_it_was_looked() -> None:
-    """A scenario that ends before the wrong count could turn a token."""
-    one = found(RACE)
-    witness = load_witness(path_of(RACE))
-    scenario = msgspec.structs.replace(witness.scenario, steps_max=5)
-    one = msgspec.structs.replace(one, witness=msgspec.structs.replace(witness, scenario=scenario))
-    small = minimised(one, find_fault(RACE), on_run=lambda made: None)
-    assert (small.is_seen, small.looked > 0) == (False, True)
-
-
-def test_minimal_and_still_seen() -> None:
-    """Of a run that a user sees, the smallest that a user sees, not the smallest of all."""
-    witness = load_witness(path_of("row-swap-alias-seed"))
-    schedule, fault = parse_schedule(list(witness.holds)), find_fault(str(witness.fault))
-    small = minimise(witness.scenario, schedule, fault, sight=FailureSight.SEEN)
-    assert is_seen(small.result.findings)
+def test_what_no_user_sees_says_how_far_it_was_looked() -> None:
+    small = small_of(load_witness(path_of("accepted-copy-after-row-move")))
+    assert (small.is_seen, small.looked) == (False, 8)
