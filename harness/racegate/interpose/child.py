@@ -39,7 +39,7 @@ from racegate.interpose.errors import INTERRUPTED, ExitCode
 from racegate.interpose.forkserver import JobServer
 from racegate.interpose.gpu.forward import ForwardLibrary
 from racegate.interpose.gpu.install import GpuDevice
-from racegate.interpose.gpus import GPUS, VIRTUAL_GPU, GpuFacts
+from racegate.interpose.gpus import GPUS, VIRTUAL_GPU, GpuFacts, facts_seen
 from racegate.interpose.kernels.memo import Memo
 from racegate.interpose.other_sources import PlaceWatch, read_instead
 from racegate.interpose.outcome import DEVICE, CompileMode, DeviceKind, Ending, Job, Outcome, Plan
@@ -55,7 +55,7 @@ from racegate.interpose.program.imports import (
     imported_from,
     track_allocator_settings,
 )
-from racegate.interpose.program.install import Installed, enter, facts_seen, install
+from racegate.interpose.program.install import Installed, enter, install
 from racegate.interpose.program.leftovers import (
     adopt_orphans,
     end_as_python_does,

@@ -17,6 +17,10 @@ from racegate.jobs.foreign.recorded import recorded_run
 from racegate.report.causes import told_findings
 from racegate.report.timeline.recorded import recorded_trace
 from racegate.targets.common.landings import Ran
+from racegate.targets.program.judge import ProgramVerdict
+from racegate.targets.program.launch import Program
+from racegate.targets.program.result import ProgramResult
+from racegate.targets.program.workflow.witness import witnesses_of
 
 WitnessOf = Callable[[RunResult, Finding], SealedWitness | None]
 PageOf = Callable[[Sequence[Finding], RunResult], str]
@@ -79,3 +83,19 @@ def _cause_of(shared: SharedFinding) -> tuple[RunResult, list[Finding]]:
     run, finding = shared.seen[0]
     found = next(one for one in one_per_cause(shown_findings(run)) if finding in one)
     return run, [finding, *(one for one in found if one is not finding)]
+
+
+def write_program_causes(
+    out: Path | None, result: ProgramResult, verdicts: ProgramVerdict, program: Program
+) -> Written:
+    """The same of a program: no witness keeps ranks, and what is let stand is no cause."""
+    kept = () if program.ranks else witnesses_of(verdicts, program)
+    found = {one.signature: one for one in kept}
+    let_stand = {one.signature for one in verdicts.suppressed}
+    standing = tuple(one for one in result.findings if one.signature not in let_stand)
+    told = msgspec.structs.replace(result, findings=standing)
+
+    def witness_of(run: RunResult, finding: Finding) -> SealedWitness | None:
+        return found.get(finding.signature)
+
+    return write_causes(out, [told], witness_of, benign=verdicts.benign)

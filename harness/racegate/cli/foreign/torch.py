@@ -17,7 +17,12 @@ import msgspec
 import typer
 
 from racegate.cli.ci import CiOptions, NoStoreOption, ratchet_of, with_ci, write_checked
-from racegate.cli.foreign.pictures import Written, write_causes, write_results_page, write_run_trace
+from racegate.cli.foreign.pictures import (
+    Written,
+    write_program_causes,
+    write_results_page,
+    write_run_trace,
+)
 from racegate.cli.foreign.searching import minimised_file, search_target
 from racegate.cli.foreign.versions import (
     AgainstOptions,
@@ -41,12 +46,9 @@ from racegate.cli.pictures import HtmlOption, OutOption, TraceOutOption
 from racegate.cli.replay import replay
 from racegate.cli.sets import CampaignOptions, campaign_options, with_set
 from racegate.history.exit_code import ExitCode
-from racegate.history.finding import Finding
 from racegate.history.gates.results import gated
-from racegate.history.outcome import RunResult
 from racegate.history.replayed import ReplaySummary
 from racegate.history.schedule import parse_holds
-from racegate.history.witness import SealedWitness
 from racegate.interpose.errors import BadInput
 from racegate.interpose.gpus import GPUS
 from racegate.interpose.outcome import CompileMode, DeviceKind
@@ -230,7 +232,7 @@ def run(
     verdicts = msgspec.structs.replace(verdicts, benign=benign)
     judged = with_comparison(result_of_program(verdicts, command, device), beside)
     result = msgspec.structs.replace(judged, baseline=ratchet_of([judged], ci, benign))
-    written = _write_causes(out, result, verdicts, checked)
+    written = write_program_causes(out, result, verdicts, checked)
     tell(json, result, partial(_show, result, verdicts, written, ci.reasons()))
     code = _tell_ci(verdicts, result, ci, json)
     write_results_page(html, [result])
@@ -245,22 +247,6 @@ def _ranks_for(ranks: int, witness: Path | None, trace_out: Path | None) -> int:
     if ranks and trace_out is not None:
         fail("--trace-out has the run of one process: leave --ranks out")
     return ranks
-
-
-def _write_causes(
-    out: Path | None, result: ProgramResult, verdicts: ProgramVerdict, program: Program
-) -> Written:
-    """A page of each cause, and a witness of one that a run shows."""
-    kept = () if program.ranks else witnesses_of(verdicts, program)
-    found = {one.signature: one for one in kept}
-    let_stand = {one.signature for one in verdicts.suppressed}
-    standing = tuple(one for one in result.findings if one.signature not in let_stand)
-    told = msgspec.structs.replace(result, findings=standing)
-
-    def witness_of(run: RunResult, finding: Finding) -> SealedWitness | None:
-        return found.get(finding.signature)
-
-    return write_causes(out, [told], witness_of, benign=verdicts.benign)
 
 
 def _print_place(json: str | None) -> PrintPlace:

@@ -19,7 +19,6 @@ from racegate.interpose.device.frames import without_ours
 from racegate.interpose.device.library import Library
 from racegate.interpose.device.queue import Queue, WorkQueue
 from racegate.interpose.device.session import Session
-from racegate.interpose.gpus import GpuFacts
 from racegate.interpose.kernels.interpreted.driver import answer_for_driver
 from racegate.interpose.kernels.memo import Memo
 from racegate.interpose.kernels.run import Kernels
@@ -124,19 +123,6 @@ def _prefer_plain_kernels() -> None:
 def _count_devices() -> None:
     """torch asks NVML first, which is there beside a real driver, and it asks the real driver."""
     torch.cuda._raw_device_count_nvml = lambda: -1  # as if there were none
-
-
-def facts_seen(properties: Any) -> GpuFacts:
-    """properties: as `torch.cuda.get_device_properties` returns them, of any device"""
-    return GpuFacts(
-        name=properties.name,
-        memory_bytes=properties.total_memory,
-        compute_capability=(properties.major, properties.minor),
-        sm_count=properties.multi_processor_count,
-        sm_threads=properties.max_threads_per_multi_processor,
-        sm_shared_bytes=getattr(properties, "shared_memory_per_multiprocessor", 0),
-        l2_bytes=getattr(properties, "L2_cache_size", 0),
-    )
 
 
 class OnDevice(Protocol):
