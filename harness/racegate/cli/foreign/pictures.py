@@ -7,6 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import msgspec
+
 from racegate.cli.options import write_text
 from racegate.cli.pictures import write_cause
 from racegate.history.finding import Benign, Finding, one_per_cause
