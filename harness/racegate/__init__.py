@@ -34,7 +34,7 @@ if TYPE_CHECKING:
         scripts,
         search,
     )
-    from racegate.interpose.surface import observe
+    from racegate.interpose.surface import agree, observe
     from racegate.report.finding.drawing import draw
 
 __all__ = [
@@ -45,6 +45,7 @@ __all__ = [
     "Verdict",
     "Witness",
     "__version__",
+    "agree",
     "assert_proved",
     "assert_verdict",
     "build",
@@ -65,9 +66,11 @@ def __getattr__(name: str) -> object:
     """A name of `__all__`, from where it is defined. `observe` needs no NumPy, as programs do."""
     if name not in __all__:
         raise AttributeError(f"module 'racegate' has no attribute {name!r}")
-    home = {"observe": "interpose.surface", "draw": "report.finding.drawing"}.get(
-        name, "check.repro.public"
-    )
+    home = {
+        "agree": "interpose.surface",
+        "observe": "interpose.surface",
+        "draw": "report.finding.drawing",
+    }.get(name, "check.repro.public")
     value: object = getattr(import_module(f"racegate.{home}"), name)
     return value
 

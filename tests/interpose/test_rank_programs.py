@@ -9,7 +9,7 @@ import pytest
 from rank_programs.registry import THEMES, Expected, load
 
 from cuda_torch import needs_cuda_torch
-from racegate.history.finding import Verdict
+from racegate.history.finding import FindingKind, Verdict
 from racegate.history.schedule import parse_holds
 from racegate.interpose.outcome import Ending
 from racegate.targets.program.judge import ProgramVerdict, judge_on, under
@@ -142,6 +142,36 @@ def test_a_collective_that_lands_early_is_a_landing_too(
     assert hold.text() == (
         "all_reduce@script.py:<module>#1 of rank 0 until add@script.py:<module>#1 of rank 0"
     )
+
+
+DISAGREEING = """
+    import os
+    import racegate, torch
+    import torch.distributed as dist
+
+    rank = int(os.environ["RANK"])
+    torch.cuda.set_device(rank)
+    dist.init_process_group("nccl")
+    x = torch.ones(4, device="cuda")
+    for step in range(3):
+        accepted = 1 if step == 1 and rank == 1 else 2
+        racegate.agree("accepted", accepted)
+        if accepted > 1:
+            dist.all_reduce(x)
+    x.sum().item()
+"""
+
+
+def test_the_value_that_differs_is_named_before_what_it_spoils(
+    device: DeviceServer, tmp_path: Path
+) -> None:
+    found = run_text(device, DISAGREEING, tmp_path)
+    value, stuck = found.disagreements
+    assert value.kind is FindingKind.DIVERGENCE
+    assert value.title == "value 2 that all ranks are to agree on, accepted, differs"
+    assert [one.what for one in value.places] == ["has accepted = 2", "has accepted = 1"]
+    assert stuck.kind is FindingKind.DEADLOCK
+    assert found.exit_code == 1
 
 
 @pytest.mark.parametrize("theme", THEMES)

@@ -10,6 +10,8 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import msgspec
+
 from racegate.history.finding import Race
 from racegate.interpose.outcome import Observation
 
@@ -28,9 +30,17 @@ class ProgramRun:
     suppressed: frozenset[str] = frozenset()
 
     def observe(self, name: str, value: object) -> None:
+        self.observations.append(self._seen(name, value))
+
+    def agree(self, name: str, value: object) -> None:
+        """As `observe`, of what all ranks are to have."""
+        seen = self._seen(name, value)
+        self.observations.append(msgspec.structs.replace(seen, is_agreed=True))
+
+    def _seen(self, name: str, value: object) -> Observation:
         data, preview = self.read(value)
         digest = hashlib.sha256(data).hexdigest()[:16]
-        self.observations.append(Observation(name, digest, preview[:120]))
+        return Observation(name, digest, preview[:120])
 
 
 _RUNS: list[ProgramRun] = []

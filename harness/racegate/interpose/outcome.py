@@ -110,15 +110,17 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     stdout: str = ""
 
 
-class Observation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Observation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """What the program marked as not to depend on the schedule.
 
     name: what the program calls it; digest: of its bytes; preview: its beginning as text
+    is_agreed: all ranks are to have the same
     """
 
     name: str
     digest: str
     preview: str
+    is_agreed: bool = False
 
 
 class PlaceSeen(msgspec.Struct, frozen=True, kw_only=True):

@@ -57,3 +57,13 @@ def observe(name: str, value: object) -> None:
     run = get_run()
     if run is not None:
         run.observe(name, value)
+
+
+def agree(name: str, value: object) -> None:
+    """Marks a value as one that all ranks of the program have to have, such as the plan of a step
+    or the tokens that were sampled: the first that differs is named. It is observed too, and of a
+    program without ranks that is all.
+    """
+    run = get_run()
+    if run is not None:
+        run.agree(name, value)

@@ -26,6 +26,7 @@ from racegate.targets.program.launch import DeviceServer, Program
 TIMES_MAX, MORE_S = 20, 30.0
 NO_WORK = "the program gave the device no work: no operation, no memory, no access of pinned memory"
 CHILDREN_WORK = "operations and memory of processes that the program forked, which nobody judges"
+_WRONG = {FindingKind.MISMATCH, FindingKind.DIVERGENCE}
 # Why a run that did not finish would be no proof.
 _ENDED = {
     Ending.FAILED: "failed by itself",
@@ -132,7 +133,7 @@ class ProgramVerdict(TargetVerdict[Outcome], frozen=True, kw_only=True):
         return msgspec.structs.replace(
             facts,
             is_deadlocked=FindingKind.DEADLOCK in kinds,
-            is_wrong=facts.is_wrong or FindingKind.MISMATCH in kinds,
+            is_wrong=facts.is_wrong or bool({*kinds} & _WRONG),
             conflicts=facts.conflicts + orders,
             tried=NOTHING_TRIED if orders else facts.tried,
         )

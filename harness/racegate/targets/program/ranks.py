@@ -7,10 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from racegate.history.finding import Race, Side, place_name
+from racegate.history.finding import FindingKind, Race, Side, place_name
 from racegate.history.schedule import AccessPlace, Hold
 from racegate.interpose.errors import ExitCode
 from racegate.interpose.outcome import Ending, Observation, Outcome
+from racegate.interpose.ranks.group.findings import RankFinding, RankPlace, rank_finding
 from racegate.interpose.ranks.holds import holds_of, of_rank
 from racegate.interpose.ranks.outcome import RankEnding, RanksOutcome
 
@@ -45,7 +46,7 @@ def merged(ran: RanksOutcome) -> Outcome:
         work_of_children=sum(end.work_of_children for end in ends),
         events=sum(end.events for end in ends),
         findings=_findings(ran, ends),
-        disagreements=ran.findings,
+        disagreements=(*_disagreed(ends), *ran.findings),
         observations=tuple(one for at, end in enumerate(ends) for one in _observed(at, end)),
         not_seen=_sum(end.not_seen for end in ends),
         positions=_positions(ends),
@@ -97,6 +98,20 @@ def _realised(holds: Sequence[Hold], ends: Sequence[Outcome]) -> dict[str, int]:
         )
         for hold in holds
     }
+
+
+def _disagreed(ends: Sequence[Outcome]) -> tuple[RankFinding, ...]:
+    """The first value that all ranks were to have and have not, as far as all of them came."""
+    told = [[one for one in end.observations if one.is_agreed] for end in ends]
+    for number, values in enumerate(zip(*told, strict=False), 1):
+        if len({(value.name, value.digest) for value in values}) > 1:
+            title = f"value {number} that all ranks are to agree on, {values[0].name}, differs"
+            places = [
+                RankPlace(rank=rank, what=f"has {value.name} = {value.preview}")
+                for rank, value in enumerate(values)
+            ]
+            return (rank_finding(FindingKind.DIVERGENCE, title, places, about=values[0].name),)
+    return ()
 
 
 def _observed(rank: int, end: Outcome) -> Iterable[Observation]:

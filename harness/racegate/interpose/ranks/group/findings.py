@@ -25,7 +25,8 @@ class RankFinding(msgspec.Struct, frozen=True, kw_only=True):
 
     kind: MISMATCH: at one number of a communicator ranks issue different operations, or not all of
         them issue one; DEADLOCK: ranks wait for what cannot come; ORDER: two ranks issue operations
-        of two communicators in opposite orders, which a GPU may or may not survive
+        of two communicators in opposite orders, which a GPU may or may not survive; DIVERGENCE: a
+        value that all ranks are to have differs
     signature: the same in every run, and when lines move; title: what it is about, in words
     places: of all ranks; hint: what is known besides, in words
     """
@@ -48,11 +49,13 @@ def _at(stack: Stack) -> str:
 
 
 def rank_finding(
-    kind: FindingKind, title: str, places: Sequence[RankPlace], *, hint: str = ""
+    kind: FindingKind, title: str, places: Sequence[RankPlace], *, hint: str = "", about: str = ""
 ) -> RankFinding:
-    """A finding with its signature: by its kind and the functions in which the ranks stand."""
+    """A finding with its signature: by its kind, the functions in which the ranks stand, and the
+    name of the value that it is about.
+    """
     where = [f"{file.rpartition('/')[2]}:{name}" for one in places for file, _, name in one.stack]
-    text = "\n".join((kind, *where))
+    text = "\n".join((kind, *where, about))
     return RankFinding(
         kind=kind,
         signature=hashlib.sha256(text.encode()).hexdigest()[:12],
