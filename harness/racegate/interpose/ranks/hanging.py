@@ -26,7 +26,7 @@ from racegate.interpose.ranks.group.messages import ThreadPlace
 GROUP_S = 3.0  # without having been woken, in a call of torch.distributed
 
 
-class Standstill(Enum):
+class StillState(Enum):
     """What is known. IN_GROUP: all wait for each other; HANGS: they stand still for another reason;
     NO: somebody may go on
     """
@@ -44,20 +44,20 @@ class RanksStillness:
         self._seen: dict[str, str] = {}
         self._since_s = time.monotonic()
 
-    def look(self, states: Sequence[RankState]) -> Standstill:
+    def look(self, states: Sequence[RankState]) -> StillState:
         """To be asked again and again, after ranks have said where they stand."""
         tasks = list(self._tasks(states))
         now = {str(task): woken(task) for task, _ in tasks}
         if now != self._seen or not tasks or not all(_sleeps(task) for task, _ in tasks):
             self._seen, self._since_s = now, time.monotonic()
-            return Standstill.NO
+            return StillState.NO
         still_s = time.monotonic() - self._since_s
         if all(place.is_in_group for _, place in tasks):
-            return Standstill.IN_GROUP if still_s > GROUP_S else Standstill.NO
+            return StillState.IN_GROUP if still_s > GROUP_S else StillState.NO
         waits = {wait_of(task) for task, place in tasks if not place.is_in_group}
         limit_s = SILENCE_S if TaskWait.OUTSIDE in waits else DEADLOCK_S
         is_over = TaskWait.TIME not in waits and still_s > limit_s
-        return Standstill.HANGS if is_over else Standstill.NO
+        return StillState.HANGS if is_over else StillState.NO
 
     def _tasks(self, states: Sequence[RankState]) -> Iterator[tuple[Path, ThreadPlace]]:
         """The threads that may do something, by their folders in /proc."""

@@ -27,7 +27,7 @@ from racegate.interpose.ranks.group.matching import Matching
 from racegate.interpose.ranks.group.messages import Down, Message, RankLink, StopMessage, Up
 from racegate.interpose.ranks.group.orders import RankOrder
 from racegate.interpose.ranks.group.refuting import ordered_pairs
-from racegate.interpose.ranks.hanging import RanksStillness, Standstill
+from racegate.interpose.ranks.hanging import RanksStillness, StillState
 from racegate.interpose.ranks.outcome import RankEnding, RanksOutcome
 from racegate.interpose.ranks.printing import PrefixedOutput
 
@@ -221,12 +221,12 @@ def _look(run: _Run) -> None:
     if matching.go_on():
         return
     match run.stillness.look(matching.states):
-        case Standstill.NO:
+        case StillState.NO:
             matching.ask_where()
-        case Standstill.IN_GROUP:
+        case StillState.IN_GROUP:
             run.findings = findings_in(matching)
             _stop(run)
-        case Standstill.HANGS:
+        case StillState.HANGS:
             run.is_hanging = True
             _stop(run)
 
