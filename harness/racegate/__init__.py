@@ -35,7 +35,7 @@ if TYPE_CHECKING:
         search,
     )
     from racegate.interpose.surface import observe
-    from racegate.report.timeline.drawing import draw
+    from racegate.report.finding.drawing import draw
 
 __all__ = [
     "BadInputError",
@@ -65,7 +65,7 @@ def __getattr__(name: str) -> object:
     """A name of `__all__`, from where it is defined. `observe` needs no NumPy, as programs do."""
     if name not in __all__:
         raise AttributeError(f"module 'racegate' has no attribute {name!r}")
-    home = {"observe": "interpose.surface", "draw": "report.timeline.drawing"}.get(
+    home = {"observe": "interpose.surface", "draw": "report.finding.drawing"}.get(
         name, "check.repro.public"
     )
     value: object = getattr(import_module(f"racegate.{home}"), name)

@@ -14,7 +14,8 @@ from racegate.faults.fault import Fault
 from racegate.history.schedule import parse_schedule
 from racegate.history.witness import load_witness
 from racegate.report.cause.account import Accounted, accounted, deciding_conflict
-from racegate.report.timeline.material import Material, material_of
+from racegate.report.finding.material import pictured_run
+from racegate.report.finding.pictured import PicturedFinding
 from racegate.report.timeline.model import Timeline, timeline_of
 from support import CHECKERS, SCENARIOS
 
@@ -56,13 +57,13 @@ def timeline(name: str) -> Timeline:
 
 
 @cache
-def material(name: str, *, is_swept: bool = False) -> Material:
+def material(name: str, *, is_swept: bool = False) -> PicturedFinding:
     """is_swept: with the schedules beside it"""
     witness = load_witness(path_of(name))
     checker = CHECKERS.of(witness.scenario, replay=f"racegate replay {name}")
     conflict = deciding_conflict(judged(name), found(name).assignment)
     swept = sweep(checker, judged(name), conflict, fault_of(name)) if is_swept and conflict else ()
-    return material_of(
+    return pictured_run(
         judged(name),
         found(name),
         title=witness.scenario.title,
@@ -71,8 +72,8 @@ def material(name: str, *, is_swept: bool = False) -> Material:
     )
 
 
-def renamed(shown: Material, bad: str) -> Material:
-    """Material whose every name is another."""
+def renamed(shown: PicturedFinding, bad: str) -> PicturedFinding:
+    """A finding whose every name is another."""
     assert shown.timeline is not None
     bars = tuple(msgspec.structs.replace(b, name=bad, touches=bad) for b in shown.timeline.bars)
     step_rows = tuple(
@@ -82,8 +83,6 @@ def renamed(shown: Material, bad: str) -> Material:
     drawn = msgspec.structs.replace(
         shown.timeline, bars=bars, step_rows=step_rows, lanes=lanes, buffer=bad
     )
-    account = msgspec.structs.replace(shown.account, title=bad, impact=bad, buffer=bad, to_add=bad)
-    result = msgspec.structs.replace(shown.result, scenario=bad)
     return msgspec.structs.replace(
-        shown, impact=bad, title=bad, timeline=drawn, account=account, result=result, stops=()
+        shown, name=bad, title=bad, impact=bad, buffer=bad, edge=bad, timeline=drawn, stops=()
     )

@@ -184,3 +184,5 @@ def test_exit_codes_are_those_that_ci_was_told() -> None:
         "NOTHING_FOUND": 6,
         "SCRIPT_FAILED": 7,
     }
+    signals = {code_of_signal(number) for number in range(1, 65)}
+    assert not signals & set(codes.values())

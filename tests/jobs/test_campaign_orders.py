@@ -89,6 +89,7 @@ def known_after(shows: Sequence[str | None], workers: int, luck: random.Random) 
     assert {name: at.first <= at.last for name, at in state.seen.items()} == dict.fromkeys(
         state.hits, True
     )
+    assert list(state.hits) == sorted(state.hits)
     assert {one.state for one in state.workers} <= {WorkerState.ENDED, WorkerState.LOST}
     counts = {name: getattr(state, name) for name in ("done", "schedules", "hits", "verdicts")}
     return {"witnesses": witnesses, **counts}

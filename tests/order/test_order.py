@@ -317,6 +317,22 @@ def test_what_another_thread_made_a_stream_wait_for_is_waited_for(new_order: typ
     assert (conflict.first.label, conflict.second.label) == ("writes#1", "unknown#1")
 
 
+def test_of_many_waits_of_a_lane_the_latest_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the older half some are forgotten: a thread then knows less, and nothing else."""
+    monkeypatch.setattr("racegate.order.streams.WAITS_MAX", 4)
+    recorder = Recorder(python_order())
+    recorder.memory.add(0, 16)
+    one, other = recorder.add_thread("one"), recorder.add_thread("other")
+    first, second = recorder.add_stream("first"), recorder.add_stream("second")
+    for byte in range(16):
+        recorder.issue(one, first, f"writes#{byte}", (), (), ((byte, byte + 1),))
+        recorder.record(0, one, first, ())
+        recorder.make_wait(one, second, 0, ())
+        recorder.take(other, recorder.hand_on(one))
+        recorder.issue(other, second, f"overwrites#{byte}", (), (), ((0, byte + 1),))
+    assert not recorder.conflicts
+
+
 def test_who_adopts_reads_and_writes_passes_on_what_it_knew_of_its_own_rows_and_no_other() -> None:
     """Lane 1 reads rows 0 and 1, lane 2 knows that and adopts row 0: a write of lane 0 that knows
     lane 2 is behind the read of row 0, and in conflict with that of row 1.

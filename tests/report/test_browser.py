@@ -8,25 +8,26 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
-from typer.testing import CliRunner
 
 from browsing import DESK, NEEDS_BROWSER, PHONE, opened
 from pictured import material
-from program_verdicts import finding, verdicts
-from racegate.cli.app import app
-from racegate.history.finding import Verdict
-from racegate.report.timeline.page import finding_page
-from racegate.report.timeline.program import program_page
-from racegate.report.timeline.several import findings_page, pictured_replay
-from small_engine import Wait
-from small_release import SmallReleases
+from program_verdicts import finding
+from racegate.report.finding.page import finding_page, findings_page
+from racegate.report.finding.pictured import PicturedFinding
+from racegate.report.finding.race import pictured_results
+from racegate.report.finding.sources import source_of
+from real_findings import PROGRAMS, adapted, changed_source, released, surveyed
 
 selenium = pytest.importorskip("selenium", reason="selenium is not installed")
 axe_core = pytest.importorskip("axe_core_python.selenium", reason="axe is not installed")
 pytestmark = NEEDS_BROWSER
 RACE, LOGIC, SEVERAL = "accepted-copy-after-row-move", "slot-vs-row-index", "several"
-PROGRAM, RELEASE = "program", "release"
+LONGEST = "slot-parameters-in-place"  # of all witnesses, the page that is longest on a phone
+PROGRAM, RELEASE, ADAPTER = PROGRAMS[0], "release", "adapter"
+OWN, FOREIGN = (RACE, LOGIC, LONGEST), (*PROGRAMS, RELEASE, ADAPTER)
+RACED = finding("a" * 12)
 SCREENS_MAX = 6
 # What reaches over the right edge of the window, and lies in nothing that scrolls or cuts.
 STICKING_OUT = """
@@ -39,35 +40,42 @@ return [...document.querySelectorAll("body *")]
   .filter(one => one.getBoundingClientRect().right > innerWidth + 1 && !held(one))
   .map(one => one.outerHTML.slice(0, 120));
 """
+# What is wider than its own box, which does not scroll; texts of a picture beyond their box or it.
+RUNNING_OUT = """
+const wide = [...document.querySelectorAll("body *")]
+  .filter(one => one.clientWidth && !one.closest("svg"))
+  .filter(one => getComputedStyle(one).overflowX == "visible")
+  .filter(one => one.scrollWidth > one.clientWidth + 1);
+const right = element => element.getBoundingClientRect().right;
+const boxed = [...document.querySelectorAll("svg g")].filter(one => one.querySelector(".box"))
+  .flatMap(one => [...one.querySelectorAll("text")]
+    .filter(text => right(text) > right(one.querySelector(".box")) + 1));
+const drawn = [...document.querySelectorAll("figure svg")]
+  .flatMap(one => [...one.querySelectorAll("text")].filter(text => right(text) > right(one) + 1));
+return [...wide, ...boxed, ...drawn].map(one => one.outerHTML.slice(0, 160));
+"""
 
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("pages")
-    found = {name: folder / f"{name}.html" for name in (RACE, LOGIC)}
-    for name, path in found.items():
-        path.write_text(finding_page(material(name, is_swept=name == RACE)))
-    several = folder / f"{SEVERAL}.html"
-    shown = [pictured_replay(name, "reproduced", material(name)) for name in (RACE, LOGIC)]
-    several.write_text(findings_page("2 witnesses", shown))
-    return found | {SEVERAL: several} | foreign_pages(folder)
+    made = {name: finding_page(material(name, is_swept=name != LOGIC)) for name in OWN}
+    made[SEVERAL] = findings_page("2 witnesses", [material(RACE), material(LOGIC)])
+    results = {name: surveyed(name) for name in PROGRAMS} | {RELEASE: released()}
+    for name, result in results.items():
+        found = [with_source(one) for one in pictured_results([result])]
+        made[name] = findings_page(f"Findings in {result.target}", found)
+    made[ADAPTER] = finding_page(adapted(folder))
+    for name, text in made.items():
+        (folder / f"{name}.html").write_text(text)
+    return {name: folder / f"{name}.html" for name in made}
 
 
-def foreign_pages(folder: Path) -> dict[str, Path]:
-    """Of a program with names as long as they come, and of a release."""
-    long = "/".join(["a_folder_with_a_long_name"] * 6) + "/data_loader_with_staging.py"
-    found = {name: folder / f"{name}.html" for name in (PROGRAM, RELEASE)}
-    races = [finding(f"{number:012x}", long) for number in range(3)]
-    page = program_page(verdicts(*races, verdict=Verdict.DIVERGENT), f"{long} --epochs 1")
-    found[PROGRAM].write_text(page)
-    script = 'schema = 1\nname = "small"\ntitle = "t"\n[[requests]]\nname = "A"\nprompt_len = 1\n'
-    (folder / "small.toml").write_text(f"{script}max_tokens = 1\naccepts = [1]\n")
+def with_source(found: PicturedFinding) -> PicturedFinding:
+    """As where the sources can be read: with a change of as many lines as are shown."""
     with pytest.MonkeyPatch.context() as patch:
-        small = SmallReleases(Wait.BEHIND)
-        patch.setattr("racegate.cli.foreign.releases.open_release", small)
-        words = ["--release", "1.0", "--log", str(folder / "log"), "--html", str(found[RELEASE])]
-        CliRunner().invoke(app, ["vllm", "run", str(folder / "small.toml"), *words])
-    return found
+        patch.setattr("racegate.report.finding.sources.repair_of", lambda _: changed_source(60))
+        return msgspec.structs.replace(found, source=source_of(RACED))
 
 
 @pytest.mark.parametrize(
@@ -78,6 +86,7 @@ def foreign_pages(folder: Path) -> dict[str, Path]:
         (LOGIC, "light"),
         (SEVERAL, "dark"),
         (PROGRAM, "light"),
+        (RELEASE, "light"),
         (RELEASE, "dark"),
     ],
 )
@@ -96,7 +105,7 @@ def test_nothing_is_loaded(browser: Any, pages: dict[str, Path]) -> None:
     assert [entry["message"] for entry in browser.get_log("browser")] == []
 
 
-@pytest.mark.parametrize("name", [RACE, LOGIC, SEVERAL])
+@pytest.mark.parametrize("name", [RACE, LOGIC, SEVERAL, RELEASE])
 @pytest.mark.parametrize("size", [PHONE, DESK], ids=["phone", "desk"])
 def test_a_page_is_as_wide_as_its_window(
     browser: Any, pages: dict[str, Path], name: str, size: tuple[int, int]
@@ -108,17 +117,53 @@ def test_a_page_is_as_wide_as_its_window(
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", [(360, 740), (1280, 800)], ids=["phone", "desk"])
-@pytest.mark.parametrize("name", [RACE, LOGIC, PROGRAM, RELEASE])
+@pytest.mark.parametrize("name", [*OWN, *FOREIGN])
 def test_nothing_runs_out_of_a_page_and_a_cause_is_few_screens(
     browser: Any, pages: dict[str, Path], name: str, size: tuple[int, int], scheme: str
 ) -> None:
+    """The longest real findings of each target, in both schemes."""
     opened(browser, pages[name], size=size, prefers_color_scheme=scheme)
     assert browser.execute_script(STICKING_OUT) == []
+    assert browser.execute_script(RUNNING_OUT) == []
     assert browser.execute_script("return document.documentElement.scrollWidth") <= size[0]
-    # On a page of several, each has a line of the table that leads to it.
-    causes = len(browser.find_elements("css selector", "tbody th a")) or 1
-    height = browser.execute_script("return document.documentElement.scrollHeight")
-    assert height / size[1] <= SCREENS_MAX * causes
+    heights = "return [...document.querySelectorAll('article')].map(one => one.offsetHeight)"
+    found = browser.execute_script(heights)
+    if not found:
+        found = [browser.execute_script("return document.documentElement.scrollHeight")]
+    assert max(found) / size[1] <= SCREENS_MAX
+
+
+@pytest.mark.parametrize("name", [RACE, PROGRAMS[1], RELEASE])
+def test_on_a_phone_lanes_are_one_column(browser: Any, pages: dict[str, Path], name: str) -> None:
+    """Every figure has one picture to be seen: side by side on a desk, one below another here, and
+    each box says its lane.
+    """
+    shown = """
+    return [...document.querySelectorAll("figure:not(.whole)")].filter(one => one.offsetHeight)
+      .map(one => [...one.querySelectorAll("svg")].filter(svg => svg.clientHeight)
+        .map(svg => [svg.getAttribute("class"), svg.clientWidth <= one.clientWidth]));
+    """
+    opened(browser, pages[name], size=(1280, 800))
+    wide = browser.execute_script(shown)
+    opened(browser, pages[name], size=(360, 740))
+    narrow = browser.execute_script(shown)
+    assert {tuple(map(tuple, pictures)) for pictures in wide} == {(("columns", True),)}
+    assert {tuple(map(tuple, pictures)) for pictures in narrow} == {(("column", True),)}
+    lanes = "return document.querySelector('svg.column .first').querySelector('text').textContent"
+    assert browser.execute_script(lanes) in ("compute", "stream 1", "the default stream")
+
+
+def test_what_is_cut_says_so(browser: Any, pages: dict[str, Path]) -> None:
+    """A stack of more frames than are shown, a change of more lines, a name longer than its box."""
+    opened(browser, pages[RELEASE])
+    body = browser.find_element("css selector", "article").text
+    assert "... called from 3 more" in body
+    assert "... 40 more lines" in body
+    cut = "return [...document.querySelectorAll('svg.columns .name')].map(one => one.textContent)"
+    names = browser.execute_script(cut)
+    assert any(name.endswith("…") for name in names)
+    whole = "return document.querySelector('svg.columns .first title').textContent"
+    assert "input_batch.num_accepted_tokens_cpu_tensor" in browser.execute_script(whole)
 
 
 @pytest.mark.parametrize("name", [RACE, LOGIC])

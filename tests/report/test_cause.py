@@ -12,8 +12,8 @@ from pictured import NAMES, found, judged, material
 from racegate.history.finding import FindingKind
 from racegate.report.cause.impact import impact_of
 from racegate.report.cause.pair import Relation
+from racegate.report.finding.page import finding_page
 from racegate.report.text import print_cause
-from racegate.report.timeline.page import finding_page
 from racegate.scenario.config import OptionChange
 from racegate.scenario.untrusted.console import PrintableConsole
 
@@ -49,8 +49,7 @@ def on_a_terminal(name: str) -> str:
 def test_the_page_says_which_option_gave_way() -> None:
     seen = material("common-prefix-optimistic-resolved-in-one-place")
     change = OptionChange(option="cascade", asked="on", effective="off", because="drafts")
-    resolved = msgspec.structs.replace(seen.result, resolved=(change,))
-    page = finding_page(msgspec.structs.replace(seen, result=resolved))
+    page = finding_page(msgspec.structs.replace(seen, warnings=(change.text,)))
     assert "<p>Warning: drafts: cascade on becomes off</p>" in page
     assert "Warning:" not in finding_page(seen)
 
@@ -147,6 +146,7 @@ def test_the_edge_is_the_pairs_own(name: str, edge: str) -> None:
 def test_the_first_divergence_is_marked_once() -> None:
     for name in ("accepted-copy-after-row-move", "slot-vs-row-index", "row-swap-alias"):
         compared = material(name).comparison
+        assert compared is not None
         roles = [cell.role for line in compared.lines for cell in line.cells]
         assert roles.count("first") == 1, name
         shares = [s for heat in compared.heats for s in heat.shares if s is not None]
@@ -155,6 +155,7 @@ def test_the_first_divergence_is_marked_once() -> None:
 
 def test_states_differ_only_from_the_divergence_on() -> None:
     compared = material("slot-vs-row-index").comparison
+    assert compared is not None
     at = compared.steps.index(4)
     assert {heat.name for heat in compared.heats} >= {"state.0", "conv.0", "kv.2"}
     for heat in compared.heats:

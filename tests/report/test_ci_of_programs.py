@@ -26,9 +26,10 @@ from racegate.interpose.outcome import Ending, Outcome
 from racegate.report.ci.failing import checked_results
 from racegate.report.ci.junit import junit_of
 from racegate.report.ci.sarif import sarif_of
+from racegate.report.finding.race import results_page
 from racegate.report.targets.programs import checked_program
-from racegate.report.timeline.program import program_page
 from racegate.targets.program.judge import ProgramVerdict, Suppression
+from racegate.targets.program.result import result_of_program
 from small_engine import Wait
 from small_release import SmallReleases
 from support import SCENARIOS
@@ -83,8 +84,8 @@ def test_what_a_program_says_is_text() -> None:
     junit, results = forms(checked_program(found, NASTY))
     assert "<script>" not in junit
     assert not {"\u202e", "\x1b"} & set(junit + json.dumps(results, ensure_ascii=False))
-    page = program_page(found, NASTY)
-    assert "<script" not in page
+    page = results_page([result_of_program(found, NASTY)])
+    assert page.count("<script") == 1, "the page's own, of the slider"
     assert not {"\u202e", "\x1b"} & set(page)
 
 

@@ -50,7 +50,7 @@ def test_the_keyboard_comes_to_links_and_to_boxes_that_scroll(browser: Any, site
 
     opened(browser, site / "vllm" / "index.html", size=SMALL)
     reached = []
-    for _ in range(16):
+    for _ in range(40):
         browser.switch_to.active_element.send_keys(Keys.TAB)
         now = browser.switch_to.active_element
         reached.append(now.get_attribute("class") or now.text)

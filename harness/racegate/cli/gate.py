@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from shlex import quote
 from typing import Annotated, NamedTuple
 
 import msgspec
@@ -41,25 +39,25 @@ from racegate.cli.options import (
     benign_of,
     cores,
     folder_of_scripts,
-    folder_to_fill,
     loaded_scripts,
     progress_bar,
     say,
     stdout_console,
     tell,
-    write_text,
 )
 from racegate.cli.pictures import (
     HtmlOption,
+    OutOption,
     PictureFiles,
     SvgOption,
     TraceOutOption,
     draw,
+    write_cause,
 )
 from racegate.faults.catalogue import find_fault
 from racegate.history.exit_code import ExitCode
 from racegate.history.finding import Benign, Verdict
-from racegate.history.witness import Witness, load_witnesses, save
+from racegate.history.witness import Witness, load_witnesses
 from racegate.jobs.causes import CauseLook, look_into
 from racegate.jobs.gate import GateJudge, GateResult, GateSpec, run_gate
 from racegate.jobs.pools.time_limit import TIMEOUT_S
@@ -73,13 +71,11 @@ from racegate.report.causes import (
     told_of_account,
     told_plainly,
 )
+from racegate.report.finding.drawing import Examined, page_of, seen_in
 from racegate.report.text import GateView, print_gate, standing_findings
-from racegate.report.timeline.drawing import Examined, page_of, seen_in
 from racegate.scenario.shipped import shipped_scripts
 
 app = typer.Typer(add_completion=False)
-
-NAME_LENGTH_MAX = 100
 
 MustFailOption = Annotated[
     Path | None,
@@ -123,14 +119,7 @@ def gate(
     svg: SvgOption = None,
     html: HtmlOption = None,
     trace_out: TraceOutOption = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Write a witness and a page of each cause here.",
-            callback=folder_to_fill,
-        ),
-    ] = None,
+    out: OutOption = None,
     verbose: VerboseOption = None,
     json: JsonOption = None,
 ) -> None:
@@ -258,7 +247,9 @@ class _Shown:
         )
         if self.out is None:
             return told
-        return told._replace(files=_write_cause(self.out, looked, seen, seed=self.seed))
+        witness = _witness_of(looked, seed=self.seed)
+        files = write_cause(self.out, looked.shared.signature, page_of(seen), witness)
+        return told._replace(files=files)
 
 
 def _given(named: Path | None, must_fail: Path | None) -> GateSpec:
@@ -277,15 +268,6 @@ def _chosen(given: GateSpec, changed: str | None, select: str | None) -> GateSpe
     if changed is not None:
         given = given.among(changed_files(changed))
     return given if select is None else given.selected(select)
-
-
-def _write_cause(folder: Path, looked: CauseLook, seen: Examined, *, seed: int) -> tuple[str, ...]:
-    """A witness and a page, named after the signature; what is printed of them."""
-    name = re.sub(r"[^A-Za-z0-9_.]+", "-", looked.shared.signature).strip("-")[:NAME_LENGTH_MAX]
-    witness, page = folder / f"{name}.witness.json", folder / f"{name}.html"
-    save(_witness_of(looked, seed=seed), witness)
-    write_text(page, page_of(seen))
-    return (f"racegate replay {quote(str(witness))}", f"page: {page}")
 
 
 def _witness_of(looked: CauseLook, *, seed: int) -> Witness:

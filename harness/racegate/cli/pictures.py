@@ -4,15 +4,19 @@ that were asked for.
 
 from __future__ import annotations
 
+import hashlib
+import re
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, NamedTuple
 
 import typer
 
-from racegate.cli.options import fail, place_to_write, say, write_text
+from racegate.cli.options import fail, folder_to_fill, place_to_write, say, write_text
+from racegate.history.witness import SealedWitness, save
+from racegate.report.finding.drawing import Examined, page_of
 from racegate.report.text import ShownFinding
 from racegate.report.timeline.chrome import chrome_trace
-from racegate.report.timeline.drawing import Examined, page_of
 from racegate.report.timeline.model import Timeline
 
 SvgOption = Annotated[
@@ -37,6 +41,41 @@ TraceOutOption = Annotated[
         callback=place_to_write,
     ),
 ]
+
+
+OutOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--out",
+        metavar="DIR",
+        help="Write a witness and a page of each cause here.",
+        callback=folder_to_fill,
+    ),
+]
+NAME_LENGTH_MAX = 100
+
+
+def write_cause(
+    folder: Path, signature: str, page: str, witness: SealedWitness | None
+) -> tuple[str, ...]:
+    """The page of a cause and, if there is one, what replays it, named after its signature. Returns
+    what is printed of them.
+    """
+    name = file_name(signature)
+    html, file = folder / f"{name}.html", folder / f"{name}.witness.json"
+    write_text(html, page)
+    if witness is None:
+        return (f"page: {html}",)
+    save(witness, file)
+    return f"racegate replay {quote(str(file))}", f"page: {html}"
+
+
+def file_name(signature: str) -> str:
+    """A signature as the name of a file; of a long one its beginning and a hash of it all."""
+    name = re.sub(r"[^A-Za-z0-9_.]+", "-", signature).strip("-.")
+    if len(name) <= NAME_LENGTH_MAX:
+        return name
+    return f"{name[:NAME_LENGTH_MAX]}-{hashlib.sha256(signature.encode()).hexdigest()[:8]}"
 
 
 class PictureFiles(NamedTuple):

@@ -46,9 +46,9 @@ from racegate.history.witness import load_witness, read_object, subject_of
 from racegate.interpose.outcome import DeviceKind as ProgramDevice
 from racegate.jobs.environment import environment_of
 from racegate.jobs.triage.replays import ReplaySettings, replay_files
+from racegate.report.finding.drawing import Examined, page_of_all, seen_in
 from racegate.report.search import print_replays
 from racegate.report.targets.replays import print_one_replay
-from racegate.report.timeline.drawing import Examined, page_of_all, seen_in
 
 app = typer.Typer(add_completion=False)
 

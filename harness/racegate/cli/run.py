@@ -53,8 +53,8 @@ from racegate.history.witness import save
 from racegate.jobs.pools.time_limit import TIMEOUT_S, limited_time
 from racegate.jobs.stopping import StoppedError
 from racegate.report.causes import sight_text
+from racegate.report.finding.drawing import seen_in
 from racegate.report.text import print_run
-from racegate.report.timeline.drawing import seen_in
 from racegate.scenario.files import explicit, load, script_file
 from racegate.scenario.request_log import scenario_file_for
 from racegate.scenario.spec import OwnScenario

@@ -131,6 +131,7 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
     lane: the stream or thread; is_host: it is an access of a thread; is_write: it writes
     stack: the program's frames (file, line, function), innermost first
     within: those of torch inside the innermost, where that is the same for both accesses
+    made: where the program made the stream, likewise; empty where nobody knows
     """
 
     operation: str
@@ -140,6 +141,7 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
     is_write: bool
     stack: Stack
     within: Stack = ()
+    made: Stack = ()
 
     @property
     def frames(self) -> Stack:
@@ -165,6 +167,7 @@ class Race(msgspec.Struct, frozen=True, kw_only=True):
     first, second: the two of the first example
     edge: what would order them, in words; pairs: the labels of all pairs, for the search
     cause: an edge that orders them and all others of the same cause, in words; empty: as `edge`
+    allocated: where the program asked for the memory, innermost first; empty where nobody knows
     late: the frames of a wait that stands too late, where moving it orders them
     """
 
@@ -178,6 +181,7 @@ class Race(msgspec.Struct, frozen=True, kw_only=True):
     edge: str
     pairs: tuple[tuple[str, str], ...]
     cause: str = ""
+    allocated: Stack = ()
     late: Stack = ()
 
     @property

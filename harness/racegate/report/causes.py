@@ -7,11 +7,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from racegate.history.finding import Verdict
-from racegate.history.outcome import SharedFinding
+from racegate.history.finding import Benign, Verdict
+from racegate.history.outcome import RunResult, SharedFinding, shared_findings
 from racegate.report.cause.account import Account
 from racegate.scenario.untrusted.console import line, lines
 from racegate.scenario.untrusted.text import many
@@ -51,6 +52,24 @@ def told_plainly(shared: SharedFinding) -> ToldCause:
         facts=tuple(facts),
         replay=finding.replay,
     )
+
+
+def told_findings(results: Sequence[RunResult], *, benign: Benign) -> tuple[SharedFinding, ...]:
+    """What a gate tells, each signature once: of a change beside its base only what differs."""
+    return shared_findings([_beside(one) for one in results if not one.refused], benign=benign)
+
+
+def _beside(result: RunResult) -> RunResult:
+    """A result that has no other findings than its base does not have. It counts as they do."""
+    beside = result.comparison
+    if beside is None:
+        return result
+    findings = tuple(
+        msgspec.structs.replace(one, verdict=one.verdict or Verdict.DIVERGENT)
+        for one in beside.findings
+    )
+    verdict = Verdict.CONFLICT if findings else Verdict.PROVED
+    return msgspec.structs.replace(result, findings=findings, verdict=verdict)
 
 
 def told_of_account(

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from racegate.check.checker import Checker
-from racegate.check.repro.minimise import minimise
+from racegate.check.repro.minimise import _Trials, minimise
 from racegate.check.repro.search import BUDGET, search
 from racegate.explore.canonical import canonical_holds
 from racegate.explore.ladder import Noting, Rung, reversals
@@ -16,7 +16,8 @@ from racegate.explore.samplers.pos import PosStepper
 from racegate.explore.shrink import Case, shrink
 from racegate.faults.catalogue import FAULTS, find_fault
 from racegate.faults.fault import Fault, FaultKind
-from racegate.history.finding import Verdict, signature_of
+from racegate.history.finding import Finding, FindingKind, Verdict, signature_of
+from racegate.history.outcome import RunResult
 from racegate.history.schedule import LATE, Schedule, parse_schedule
 from racegate.oracles.ordering import find_conflicts
 from racegate.scenario.settings import GraphMode
@@ -170,6 +171,37 @@ def test_the_budget_is_never_exceeded() -> None:
         result = search(checker("depth-three"), fault=fault, budget=budget)
         assert result.stats.schedules <= max(budget, 1)
     assert BUDGET >= 10
+
+
+@pytest.mark.parametrize("runs_max", [12, 25])
+def test_a_failure_is_minimised_in_no_more_runs_than_are_allowed(runs_max: int) -> None:
+    """And one more, whose result is shown."""
+    made: list[int] = []
+    fault = find_fault("accepted-copy-after-row-move")
+    small = minimise(
+        scenario(fault.scenarios[0]), LATE, fault, runs_max=runs_max, on_run=made.append
+    )
+    assert not small.is_minimal
+    assert small.runs == made[-1] == runs_max + 1
+
+
+@pytest.mark.parametrize("was_seen", [False, True])
+def test_what_a_user_sees_stays_what_a_user_sees(*, was_seen: bool) -> None:
+    """A smaller case that only has the conflict does not show the wrong value that was there."""
+    trials = _Trials(None)
+    trials.signature, trials.is_seen = "s", was_seen
+    shown = {
+        kind: trials.is_shown(
+            RunResult(
+                scenario="s",
+                device="d",
+                verdict=Verdict.CONFLICT,
+                findings=(Finding(kind=kind, signature="s", message=""),),
+            )
+        )
+        for kind in (FindingKind.CONFLICT, FindingKind.LOSS)
+    }
+    assert shown == {FindingKind.CONFLICT: not was_seen, FindingKind.LOSS: True}
 
 
 def test_wrong_schedules_are_told_apart_by_signature() -> None:

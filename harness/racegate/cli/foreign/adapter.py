@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -17,6 +18,7 @@ from racegate.cli.ci import (
     with_ci,
     write_checked,
 )
+from racegate.cli.foreign.pictures import cause_page, write_causes
 from racegate.cli.foreign.searching import minimised_file, search_target
 from racegate.cli.foreign.selection import ExceptOption, without
 from racegate.cli.options import (
@@ -34,10 +36,11 @@ from racegate.cli.options import (
     stdout_console,
     tell,
 )
+from racegate.cli.pictures import OutOption
 from racegate.cli.replay import replay
 from racegate.cli.sets import CampaignOptions, campaign_options, with_set
 from racegate.history.exit_code import ExitCode
-from racegate.history.finding import exit_code
+from racegate.history.finding import Finding, exit_code
 from racegate.history.gates.results import gated
 from racegate.history.outcome import RunResult
 from racegate.history.schedule import parse_schedule
@@ -48,6 +51,7 @@ from racegate.report.ci.failing import checked_results
 from racegate.report.targets.adapters import print_check
 from racegate.report.targets.results import print_judgement, print_target_gate
 from racegate.scenario.files import load, script_file
+from racegate.scenario.spec import OwnScenario
 from racegate.scenario.untrusted.text import many
 from racegate.targets.adapters.client import Adapter
 from racegate.targets.adapters.conformance import (
@@ -57,8 +61,9 @@ from racegate.targets.adapters.conformance import (
     conform,
     demand_conformance,
 )
-from racegate.targets.adapters.judge import LANDINGS_MAX, AdapterCommand, AdapterJudge
+from racegate.targets.adapters.judge import LANDINGS_MAX, AdapterCommand, AdapterJudge, AdapterLook
 from racegate.targets.adapters.process import Limits
+from racegate.targets.adapters.target import NOTHING
 from racegate.targets.adapters.wire import PLANTS_TEXT, parse_plant
 from racegate.targets.adapters.witness import SHOWN, AdapterSubject, witness_of
 
@@ -180,6 +185,7 @@ def gate(
     device: EngineDeviceOption = None,
     landings: LandingsOption = LANDINGS_MAX,
     strict: StrictOption = None,
+    out: OutOption = None,
     *,
     limits: Limits,
     ci: CiOptions,
@@ -191,8 +197,9 @@ def gate(
     A scenario that the engine cannot run leaves the gate INCONCLUSIVE (exit code 4).
     """
     loaded = without(loaded_scripts(folder_of_scripts(scenarios)), left_out)
-    judged: list[RunResult] = []
+    looked: list[AdapterLook] = []
     with Adapter(command, limits=limits) as adapter:
+        hello = adapter.hello
         demand_conformance(adapter)
         with named("scenarios", total=len(loaded)) as on_scenario:
             for path, scenario in loaded:
@@ -203,18 +210,47 @@ def gate(
                     landings_max=landings,
                     command=AdapterCommand(scenario=str(path), command=tuple(command)),
                 )
-                judged.append(judge.judge())
+                looked.append(_kept(judge.look()))
                 on_scenario(scenario.name)
+    judged = [one.result for one in looked]
     files = {scenario.name: str(path) for path, scenario in loaded}
     benign = benign_of(strict)
     ratchet = ratchet_of(judged, ci, benign)
     found = msgspec.structs.replace(gated(judged), baseline=ratchet)
     code = found.exit_code(benign)
-    show = partial(print_target_gate, benign=benign, detail=detail_of(verbose))
+    scripts = {scenario.name: scenario for _, scenario in loaded}
+    written = write_causes(
+        out,
+        found.standing,
+        lambda run, _: witness_of(run, scripts[run.scenario], hello, command),
+        benign=benign,
+        page_of=partial(_page, looked, scripts),
+    )
+    show = partial(print_target_gate, benign=benign, detail=detail_of(verbose), written=written)
     tell(json, found, lambda: show(stdout_console(), found))
     checked = checked_results(judged, files, code=code, benign=benign, ratchet=ratchet)
     write_checked(checked, str(found.verdict), ci, json)
     raise typer.Exit(code)
+
+
+def _kept(look: AdapterLook) -> AdapterLook:
+    """Without its runs where nothing was found: a trace is large."""
+    return look if look.result.findings else look._replace(base=NOTHING, shown=NOTHING)
+
+
+def _page(
+    looked: Sequence[AdapterLook],
+    scripts: Mapping[str, OwnScenario],
+    findings: Sequence[Finding],
+    result: RunResult,
+) -> str:
+    """The page of a scenario's finding, with the run that shows it."""
+    from racegate.report.finding.material import pictured_look
+    from racegate.report.finding.page import finding_page
+
+    look = next(one for one in looked if one.result.scenario == result.scenario)
+    pictured = pictured_look(look, title=scripts[result.scenario].title)
+    return cause_page(findings, result) if pictured is None else finding_page(pictured)
 
 
 @app.command()

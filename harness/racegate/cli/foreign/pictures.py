@@ -1,51 +1,69 @@
-"""What the gates of unmodified engines draw: each conflict as a picture, on one page."""
+"""What the commands of targets that are not ours write of what they found: one page of all, or a
+page and a witness of each cause.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from racegate.cli.options import write_text
-from racegate.targets.common.judge import ReleaseVerdict
-from racegate.targets.common.result import change_lines, replay_command, wrong_lines
-from racegate.targets.common.search import Effect
+from racegate.cli.pictures import write_cause
+from racegate.history.finding import Benign, Finding
+from racegate.history.outcome import RunResult, SharedFinding
+from racegate.history.witness import SealedWitness
+from racegate.report.causes import told_findings
 
-if TYPE_CHECKING:
-    from racegate.report.timeline.several import PicturedFinding
+WitnessOf = Callable[[RunResult, Finding], SealedWitness | None]
+PageOf = Callable[[Sequence[Finding], RunResult], str]
+Written = dict[str, tuple[str, ...]]  # by signature, what is printed of the files of its cause
 
 
-def write_engine_page(html: Path | None, judged: Sequence[tuple[Path, ReleaseVerdict]]) -> None:
-    """If it was asked for. judged: with the files of the scenarios"""
+def write_results_page(html: Path | None, results: Sequence[RunResult]) -> None:
+    """If it was asked for. jinja2 is imported for it and nothing else."""
     if html is None:
         return
-    from racegate.report.timeline.several import findings_page
+    from racegate.report.finding.race import results_page
 
-    titles = dict.fromkeys(found.cell.title for _, found in judged)
-    shown = [one for path, found in judged for one in _pictured(found, str(path))]
-    write_text(html, findings_page(f"Findings in {', '.join(titles)}", shown))
+    write_text(html, results_page(results))
 
 
-def _pictured(judged: ReleaseVerdict, scenario: str) -> Iterator[PicturedFinding]:
-    """What is wrong when nothing is held, then what races: what does harm comes first."""
-    from racegate.report.timeline.program import pictured_conflict
-    from racegate.report.timeline.several import PicturedFinding
+def cause_page(findings: Sequence[Finding], result: RunResult) -> str:
+    """The page of findings of one cause, from what the result says of them."""
+    from racegate.report.finding.page import finding_page
+    from racegate.report.finding.race import pictured_cause
 
-    if wrong := wrong_lines(judged.shown):
-        yield PicturedFinding(
-            name=judged.scenario,
-            outcome="wrong",
-            title="wrong in the run that was made",
-            impact="; ".join(wrong),
-        )
-    for one in sorted(judged.judged, key=lambda one: list(Effect).index(one.effect)):
-        landing = one.landing
-        changes = [] if landing is None else change_lines(landing)
-        yield pictured_conflict(
-            one.race,
-            one.holds,
-            name=judged.scenario,
-            outcome=one.effect,
-            impact="; ".join(changes),
-            replay="" if landing is None else replay_command(judged, scenario, landing.holds),
-        )
+    return finding_page(pictured_cause(findings, result))
+
+
+def write_causes(
+    out: Path | None,
+    results: Sequence[RunResult],
+    witness_of: WitnessOf,
+    *,
+    benign: Benign,
+    page_of: PageOf = cause_page,
+) -> Written:
+    """A witness and a page for each cause, if a folder was named. witness_of: what replays a
+    finding, if anything does
+    """
+    written: Written = {}
+    for shared in () if out is None else told_findings(results, benign=benign):
+        assert out is not None
+        if shared.signature in written:
+            continue
+        run, findings = _cause_of(shared)
+        witnesses = (witness_of(run, finding) for finding in findings)
+        witness = next(filter(None, witnesses), None)
+        files = write_cause(out, shared.signature, page_of(findings, run), witness)
+        written |= dict.fromkeys((one.signature for one in findings), files)
+    return written
+
+
+def _cause_of(shared: SharedFinding) -> tuple[RunResult, list[Finding]]:
+    """The run that tells most of a finding, with all of its findings of that cause, it first."""
+    from racegate.report.finding.race import causes_in, shown_findings
+
+    run, finding = shared.seen[0]
+    found = next(one for one in causes_in(shown_findings(run)) if finding in one)
+    return run, [finding, *(one for one in found if one is not finding)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,7 @@ from racegate.cli.ci import (
     with_ci,
     write_checked,
 )
-from racegate.cli.foreign.pictures import write_engine_page
+from racegate.cli.foreign.pictures import WitnessOf, write_causes, write_results_page
 from racegate.cli.foreign.searching import minimised_file, search_target
 from racegate.cli.foreign.selection import ExceptOption, without
 from racegate.cli.options import (
@@ -39,10 +39,10 @@ from racegate.cli.options import (
     stdout_console,
     tell,
 )
-from racegate.cli.pictures import HtmlOption
+from racegate.cli.pictures import HtmlOption, OutOption
 from racegate.cli.replay import replay
 from racegate.cli.sets import CampaignOptions, campaign_options, with_set
-from racegate.history.finding import exit_code
+from racegate.history.finding import Finding, exit_code
 from racegate.history.gates.results import gated
 from racegate.history.outcome import RunResult
 from racegate.history.schedule import parse_holds
@@ -68,7 +68,12 @@ from racegate.targets.common.environment import EnginePackage
 from racegate.targets.common.judge import RUNS_MAX, ReleaseVerdict, judge, judge_under
 from racegate.targets.common.result import result_of
 from racegate.targets.common.wire import Fidelity
-from racegate.targets.common.witnesses.witness import witnesses_of, write_witnesses
+from racegate.targets.common.witnesses.witness import (
+    ReleaseWitness,
+    every_witness_of,
+    witnesses_of,
+    write_witnesses,
+)
 from racegate.targets.sglang.cell import SchedulerCell
 from racegate.targets.sglang.environment import SGLANG
 from racegate.targets.sglang.wire import ModelKind, Repair
@@ -185,9 +190,9 @@ def run(
                 opened.runs, loaded, opened.cell, parse_holds(hold), sensitivity=pulses
             )
     _write(witness, judged, loaded)
-    write_engine_page(html, [(scenario, judged)])
     place = str(scenario)
     result = result_of(judged, place)
+    write_results_page(html, [result])
     tell(json, result, lambda: print_engine_verdict(stdout_console(), judged, place))
     raise typer.Exit(exit_code([judged.verdict], benign=benign_of(strict)))
 
@@ -204,6 +209,7 @@ def gate(
     witness: WitnessesOption = None,
     log: LogOption = None,
     html: HtmlOption = None,
+    out: OutOption = None,
     ci: CiOptions,
     verbose: VerboseOption = None,
     json: JsonOption = None,
@@ -238,11 +244,14 @@ def gate(
     results = msgspec.structs.replace(gated(shown), baseline=ratchet)
     code = results.exit_code(benign)
     files = {one.scenario: str(place) for place, one in judged}
+    witness_of = _witnesses_among([found for _, found in judged], [one for _, one in loaded])
+    written = write_causes(out, results.standing, witness_of, benign=benign)
     show = partial(print_target_gate, benign=benign, detail=detail_of(verbose), told=tuple(files))
+    show = partial(show, written=written)
     tell(json, results, lambda: show(stdout_console(), results))
     checked = checked_results(shown, files, code=code, benign=benign, ratchet=ratchet)
     write_checked(checked, str(results.verdict), ci, json)
-    write_engine_page(html, judged)
+    write_results_page(html, shown)
     raise typer.Exit(code)
 
 
@@ -313,6 +322,20 @@ def _write(folder: Path | None, judged: ReleaseVerdict, scenario: Scenario) -> N
     if folder is not None:
         kind = kind_of(judged.cell).witness
         say_written(write_witnesses(folder, witnesses_of(kind, judged, scenario)))
+
+
+def _witnesses_among(judged: Sequence[ReleaseVerdict], scenarios: Sequence[Scenario]) -> WitnessOf:
+    """Of what was judged, the witness of each finding: of a value that a change observes otherwise
+    than its base there is none.
+    """
+    known = {found.scenario: (found, one) for found, one in zip(judged, scenarios, strict=True)}
+
+    def witness_of(run: RunResult, finding: Finding) -> ReleaseWitness | None:
+        found, scenario = known[run.scenario]
+        every = every_witness_of(kind_of(found.cell).witness, found, scenario)
+        return next((one for one in every if one.known_as == finding.signature), None)
+
+    return witness_of
 
 
 def tell_progress(runs: int) -> None:

@@ -17,6 +17,7 @@ import msgspec
 import typer
 
 from racegate.cli.ci import CiOptions, NoStoreOption, ratchet_of, with_ci, write_checked
+from racegate.cli.foreign.pictures import Written, write_causes, write_results_page
 from racegate.cli.foreign.searching import minimised_file, search_target
 from racegate.cli.options import (
     JsonOption,
@@ -28,14 +29,16 @@ from racegate.cli.options import (
     progress_bar,
     say,
     tell,
-    write_text,
 )
-from racegate.cli.pictures import HtmlOption
+from racegate.cli.pictures import HtmlOption, OutOption
 from racegate.cli.replay import replay
 from racegate.cli.sets import CampaignOptions, campaign_options, with_set
 from racegate.history.exit_code import ExitCode
+from racegate.history.finding import Finding
+from racegate.history.outcome import RunResult
 from racegate.history.replayed import ReplaySummary
 from racegate.history.schedule import parse_holds
+from racegate.history.witness import SealedWitness
 from racegate.interpose.errors import BadInput
 from racegate.interpose.gpus import GPUS
 from racegate.interpose.outcome import CompileMode, DeviceKind
@@ -158,6 +161,7 @@ def run(
     *,
     ci: CiOptions,
     html: HtmlOption = None,
+    out: OutOption = None,
     json: JsonOption = None,
 ) -> None:
     """Run a program on the virtual CUDA device and judge the order of all it does: 0 no conflict, 1
@@ -188,12 +192,35 @@ def run(
     verdicts = msgspec.structs.replace(verdicts, benign=benign_of(strict))
     judged = result_of_program(verdicts, command, device)
     result = msgspec.structs.replace(judged, baseline=ratchet_of([judged], ci, verdicts.benign))
-    tell(json, result, lambda: print(printable_lines(render(verdicts, command)), file=sys.stderr))
+    written = _write_causes(out, result, verdicts, checked)
+    _show(json, result, verdicts, written)
     code = _tell_ci(verdicts, result, ci, json)
-    _write_page(verdicts, command, html)
-    if witness is not None:
-        _save(verdicts, checked, witness, _told_again(device))
+    write_results_page(html, [result])
+    _save(verdicts, checked, witness, _told_again(device))
     raise typer.Exit(code if error_exitcode is None else _told_apart(code, result, error_exitcode))
+
+
+def _write_causes(
+    out: Path | None, result: ProgramResult, verdicts: ProgramVerdict, program: Program
+) -> Written:
+    """A page of each cause, and a witness of one that a run shows."""
+    found = {one.signature: one for one in witnesses_of(verdicts, program)}
+    let_stand = {one.signature for one in verdicts.suppressed}
+    standing = tuple(one for one in result.findings if one.signature not in let_stand)
+    told = msgspec.structs.replace(result, findings=standing)
+
+    def witness_of(run: RunResult, finding: Finding) -> SealedWitness | None:
+        return found.get(finding.signature)
+
+    return write_causes(out, [told], witness_of, benign=verdicts.benign)
+
+
+def _show(
+    json: str | None, result: ProgramResult, verdicts: ProgramVerdict, written: Written
+) -> None:
+    """What is read, on standard error: what the program prints has the other."""
+    text = partial(render, verdicts, result.scenario, written)
+    tell(json, result, lambda: print(printable_lines(text()), file=sys.stderr))
 
 
 def _print_place(json: str | None) -> PrintPlace:
@@ -309,14 +336,11 @@ def _told_again(
     return told + (["--compile", compiling.value] if compiling else [])
 
 
-def _write_page(verdicts: ProgramVerdict, command: str, html: Path | None) -> None:
-    if html is not None:
-        from racegate.report.timeline.program import program_page
-
-        write_text(html, program_page(verdicts, command))
-
-
-def _save(verdicts: ProgramVerdict, program: Program, target: Path, where: list[str]) -> None:
+def _save(
+    verdicts: ProgramVerdict, program: Program, target: Path | None, where: list[str]
+) -> None:
+    if target is None:
+        return
     files = save_witnesses(verdicts, program, target)
     for file in files:
         replay_it = shlex.join(["racegate", "torch", "replay", *where, str(file)])

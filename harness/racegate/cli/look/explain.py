@@ -23,8 +23,8 @@ from racegate.faults.catalogue import find_fault
 from racegate.history.outcome import SCHEMA
 from racegate.history.schedule import EAGER, parse_schedule
 from racegate.history.witness import load_witness
+from racegate.report.finding.drawing import seen_in_witness
 from racegate.report.search import print_explanation
-from racegate.report.timeline.drawing import seen_in_witness
 from racegate.report.timeline.model import racing_pair, timeline_of
 from racegate.report.timeline.plain import plain_timeline
 from racegate.scenario.files import load

@@ -22,7 +22,7 @@ from racegate.cli.options import (
 from racegate.cli.sets import subject_given
 from racegate.jobs.fleet.matrix import matrix_in
 from racegate.jobs.stores.choice import written_store
-from racegate.report.timeline.drawing import material_beside, seen_in_witness
+from racegate.report.finding.drawing import pictured_beside, seen_in_witness
 
 if TYPE_CHECKING:
     from racegate.history.witness import Witness
@@ -72,9 +72,9 @@ def _listening(host: str, port: int) -> socket.socket:
 
 def drawn(witness: Witness, file: str) -> str | None:
     """The page of a finding; None if a run of its witness finds nothing."""
-    from racegate.report.timeline.page import Trail, finding_page
+    from racegate.report.finding.page import Trail, finding_page
 
     checker = Checker(witness.scenario, replay=f"racegate run {file}")
     seen = seen_in_witness(witness, checker, Path(file))
     trail = Trail(home="../", home_title="All findings")
-    return None if seen is None else finding_page(material_beside(seen), trail=trail)
+    return None if seen is None else finding_page(pictured_beside(seen), trail=trail)

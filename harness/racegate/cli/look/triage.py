@@ -32,9 +32,9 @@ from racegate.jobs.stores.witnesses import own_witness
 from racegate.jobs.triage.checkout import Checkout
 from racegate.jobs.triage.origin import AskedRevision, origin_of
 from racegate.report.cause.shared import SharedCause, cause_of, shared_causes
+from racegate.report.finding.drawing import Examined, seen_in_witness
 from racegate.report.published.upstream import upstream_report
 from racegate.report.search import print_origin
-from racegate.report.timeline.drawing import Examined, seen_in_witness
 from racegate.scenario.untrusted.console import lines
 
 FindingArgument = Annotated[

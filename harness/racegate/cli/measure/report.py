@@ -23,17 +23,17 @@ from racegate.cli.options import (
 )
 from racegate.history.outcome import SCHEMA
 from racegate.history.witness import load_witnesses
+from racegate.report.finding.drawing import pictured_beside, seen_in_witness
 from racegate.report.measured.gpu import PAGE, load_folder, render_gpu, targets
 from racegate.report.objects import SiteFile, SiteObject
-from racegate.report.timeline.drawing import material_beside, seen_in_witness
 from racegate.scenario.shipped import shipped_scripts
 from racegate.scenario.untrusted.console import line
 
 if TYPE_CHECKING:
     from racegate.history.witness import Witness
+    from racegate.report.finding.pictured import PicturedFinding
     from racegate.report.site.pages import SitePage
     from racegate.report.site.reports import Reports
-    from racegate.report.timeline.material import Material
 
 app = typer.Typer(add_completion=False)
 
@@ -104,7 +104,7 @@ def _write_site(target: Path, folder: Path, witnesses: Path | None, json: str | 
 
     reports = load_reports(folder, last_commits(folder))
     files = load_witnesses(witnesses or shipped_scripts() / "witnesses")
-    seen = _materials(files)
+    seen = _pictured(files)
     names = list(seen)
     pages = site_of(reports, [witness_entry(name, one) for name, one in seen.items()])
     pages += [witness_page(name, names, one) for name, one in seen.items()]
@@ -124,7 +124,7 @@ def _write(path: Path, content: bytes) -> None:
     write_bytes(path, content)
 
 
-def _materials(files: list[tuple[Path, Witness]]) -> dict[str, Material]:
+def _pictured(files: list[tuple[Path, Witness]]) -> dict[str, PicturedFinding]:
     """Each witness is run, beside schedules that differ in one hold."""
     found = {}
     with progress_bar() as progress:
@@ -138,7 +138,7 @@ def _materials(files: list[tuple[Path, Witness]]) -> dict[str, Material]:
             if seen is None:
                 say(f"{path}: nothing was found, so it has no page")
             else:
-                found[name] = material_beside(seen)
+                found[name] = pictured_beside(seen)
             progress.advance(task)
     return found
 

@@ -87,8 +87,10 @@ def _told(item: pytest.Item, found: Sequence[Race]) -> str:
 
 def _page(item: pytest.Item, found: Sequence[Race]) -> str:
     from racegate.interpose.outcome import Ending, Outcome
-    from racegate.report.timeline.program import program_page
+    from racegate.report.finding.race import results_page
     from racegate.targets.program.judge import ProgramVerdict
+    from racegate.targets.program.result import result_of_program
 
     seen = Outcome(ending=Ending.FINISHED, findings=tuple(found))
-    return program_page(ProgramVerdict(base=seen, shown=seen), f"-m pytest {item.nodeid}")
+    judged = ProgramVerdict(base=seen, shown=seen)
+    return results_page([result_of_program(judged, f"-m pytest {item.nodeid}")])

@@ -11,6 +11,8 @@ import msgspec
 from racegate.history import __version__
 from racegate.measure.evaluation.matrix import load_matrix
 from racegate.report.cause.pair import Relation
+from racegate.report.finding.page import Trail, finding_page
+from racegate.report.finding.pictured import PicturedFinding
 from racegate.report.measured.matrix import render_html
 from racegate.report.objects import CommitKind, Evidence
 from racegate.report.site.charts import Chart
@@ -19,8 +21,6 @@ from racegate.report.site.grids import Grid
 from racegate.report.site.markdown import Written, anchor_of, relative, written
 from racegate.report.site.reports import Reports, SiteError
 from racegate.report.templating import render
-from racegate.report.timeline.material import Material
-from racegate.report.timeline.page import Trail, finding_page
 
 WITNESSES = "witnesses/index.html"
 EVIDENCE = "evidence.html"
@@ -73,7 +73,7 @@ class _Source(msgspec.Struct, frozen=True, kw_only=True):
     href: str
 
 
-def witness_page(name: str, names: Sequence[str], material: Material) -> SitePage:
+def witness_page(name: str, names: Sequence[str], finding: PicturedFinding) -> SitePage:
     """The report of a witness's finding, with the way to the others. names: of all"""
     place = names.index(name)
     trail = Trail(
@@ -84,8 +84,8 @@ def witness_page(name: str, names: Sequence[str], material: Material) -> SitePag
     )
     return SitePage(
         path=posixpath.join("witnesses", f"{name}.html"),
-        title=material.account.title,
-        html=finding_page(material, trail=trail),
+        title=finding.title,
+        html=finding_page(finding, trail=trail),
     )
 
 
@@ -93,15 +93,15 @@ def _page_of(name: str) -> str:
     return relative("witnesses/index.html", f"witnesses/{name}.html")
 
 
-def witness_entry(name: str, material: Material) -> WitnessEntry:
+def witness_entry(name: str, finding: PicturedFinding) -> WitnessEntry:
     """What of a witness is listed."""
     return WitnessEntry(
         name=name,
-        verdict=material.result.verdict.value,
-        title=material.account.title,
-        impact=material.impact,
-        relation=material.account.relation,
-        holds=material.result.schedule,
+        verdict=finding.outcome,
+        title=finding.title,
+        impact=finding.impact,
+        relation=finding.relation,
+        holds=finding.holds,
     )
 
 

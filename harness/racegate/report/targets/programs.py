@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 
 from racegate.history.finding import FindingKind, Race, by_cause
 from racegate.history.outcome import Checked, CheckedCase, Failing
@@ -24,10 +25,12 @@ from racegate.targets.program.words import (
 )
 
 
-def render(verdicts: ProgramVerdict, command: str) -> str:
+def render(
+    verdicts: ProgramVerdict, command: str, written: Mapping[str, Sequence[str]] | None = None
+) -> str:
     """What a person reads after a run: findings, what was not seen, one closing line.
 
-    command: the script with its arguments
+    command: the script with its arguments; written: by signature, what was written of its cause
     """
     outcome = verdicts.shown
     judged = {one.race.signature: one for one in verdicts.judged}
@@ -38,7 +41,10 @@ def render(verdicts: ProgramVerdict, command: str) -> str:
             lines += _suppressed(finding, reasons[finding.signature])
     standing = by_cause(tuple(race for race in outcome.findings if race.signature not in reasons))
     for index, findings in enumerate(standing, 1):
-        lines += cause_lines(index, findings, judged, command)
+        lines += cause_lines(index, findings, judged, command)[:-1]
+        files = [(written or {}).get(race.signature, ()) for race in findings]
+        lines += [f"  file    {text}" for text in next(filter(None, files), ())]
+        lines.append("")
     if verdicts.polls_matter:
         lines += _polls(verdicts)
     if verdicts.changes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 
 import msgspec
 from rich.console import Console
@@ -12,8 +13,8 @@ from rich.text import Text
 from racegate.history.exit_code import ExitCode
 from racegate.history.finding import Benign, FindingKind, exit_code
 from racegate.history.gates.results import GatedResults
-from racegate.history.outcome import RunResult, shared_findings
-from racegate.report.causes import ToldCause, last_line, print_causes, told_plainly
+from racegate.history.outcome import RunResult
+from racegate.report.causes import ToldCause, last_line, print_causes, told_findings, told_plainly
 from racegate.report.text import (
     FINDINGS_SHOWN_MAX,
     STYLE,
@@ -115,14 +116,23 @@ def print_target_gate(
     benign: Benign,
     detail: GateView = GateView.CAUSES,
     told: Sequence[str] = (),
+    written: Mapping[str, tuple[str, ...]] | None = None,
 ) -> None:
     """Each cause once, or a row and the findings of each scenario too; those that were not run by
-    name, and the verdict of all. told: scenarios that were printed before
+    name, and the verdict of all.
+
+    told: scenarios that were printed before; written: by signature, what was written of its cause
     """
+    files = written or {}
     if any(result.comparison for result in gate.results):
         _print_compared(console, gate, told)
+        for text in dict.fromkeys(chain.from_iterable(files.values())):
+            console.print(text, soft_wrap=True, highlight=False)
         return
-    causes = [told_plainly(shared) for shared in shared_findings(gate.standing, benign=benign)]
+    causes = [
+        told_plainly(shared)._replace(files=files.get(shared.signature, ()))
+        for shared in told_findings(gate.standing, benign=benign)
+    ]
     if detail is GateView.ALL:
         _print_each(console, gate, told)
     else:

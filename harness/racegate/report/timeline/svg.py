@@ -1,12 +1,13 @@
-"""A timeline as a picture: time runs down, a column for each lane shown, two at least,
-the missing edge red and dashed.
+"""A timeline as a picture: time runs down, a column for each lane shown, two at least, or one for
+all of them on a phone; the missing edge red and dashed.
 
-Every moment has a line of its own, so no label covers another, and the picture is as legible on a
-phone as beside another one.
+Every moment has a line of its own, so no label covers another. What is cut ends in an ellipsis.
 """
 
 from __future__ import annotations
 
+import textwrap
+from enum import StrEnum
 from typing import NamedTuple
 
 from racegate.history.trace import HOST
@@ -15,26 +16,52 @@ from racegate.report.templating import render
 from racegate.report.timeline.model import Arrow, Bar, StepRows, Timeline
 from racegate.report.timeline.moments import Moment, MomentKind, lanes_of, moments_of
 
-_MARGIN = 16
-_COLUMN = 280  # of a lane
-_GUTTER = 36  # between lanes: what leads from one to the other
 _RAIL = 18  # left in a column: what is in flight
-_BOX_WIDTH = _COLUMN - _RAIL - 10
-_TOP = 46
 _STEP_HEIGHT = 34
-_BOX_HEIGHT = 40
 _WAIT_HEIGHT = 34
+_MORE_HEIGHT = 16
 _GAP = 10
-_NAME_MAX, _NOTE_MAX = 34, 40  # characters that fit a column
-_PAIR_MAX = 28  # characters of one of the pair below the picture
 _CHIP_MAX = 6  # characters of a request in its chip
 _CHIPS_MAX = 10
 _EDGES_MAX = 4
 _HUES = 6
+_LINE_HEIGHT, _LETTER_WIDTH = 16, 8
+
+
+class LaneLayout(StrEnum):
+    """How lanes stand: side by side, or all in one column."""
+
+    COLUMNS = "columns"
+    COLUMN = "column"
+
+
+class _Sizes(NamedTuple):
+    """Of a layout. column: of a lane; gutter: between lanes, what leads from one to the other
+    side: right of all, for what leads from a box to one below it; top: of the first moment
+    name_max, note_max: characters that fit a box
+    """
+
+    margin: int
+    column: int
+    gutter: int
+    side: int
+    top: int
+    box_height: int
+    name_max: int
+    note_max: int
+
+
+_SIZES = {
+    LaneLayout.COLUMNS: _Sizes(16, 280, 36, 0, 46, 40, 30, 36),
+    LaneLayout.COLUMN: _Sizes(8, 316, 0, 34, 10, 56, 35, 42),
+}
 
 
 class Box(NamedTuple):
-    """A moment of a lane. role: a class of the picture; title: all of its text, where it is cut"""
+    """A moment of a lane. role: a class of the picture; title: all of its text, where it is cut
+
+    lane: its name, where the column does not say it
+    """
 
     x: float
     y: float
@@ -44,6 +71,7 @@ class Box(NamedTuple):
     note: str
     role: str
     title: str
+    lane: str
 
 
 class Chip(NamedTuple):
@@ -88,21 +116,47 @@ class Link(NamedTuple):
 class _Grid(NamedTuple):
     """Where moments stand. lanes: those shown; tops: of the moments, in their order"""
 
+    layout: LaneLayout
     lanes: tuple[int, ...]
     moments: tuple[Moment, ...]
     tops: tuple[float, ...]
     bottom: float
 
+    @property
+    def sizes(self) -> _Sizes:
+        """Of its layout."""
+        return _SIZES[self.layout]
+
+    @property
+    def box_width(self) -> int:
+        """Of a moment, in its column."""
+        return self.sizes.column - _RAIL - 10
+
     def x(self, lane: int) -> float:
         """The left of a lane's column."""
-        return _MARGIN + self.lanes.index(lane) * (_COLUMN + _GUTTER)
+        place = 0 if self.layout is LaneLayout.COLUMN else self.lanes.index(lane)
+        return self.sizes.margin + place * (self.sizes.column + self.sizes.gutter)
+
+    @property
+    def width(self) -> float:
+        """Of the picture."""
+        right = self.x(self.lanes[-1]) + self.sizes.column
+        return right + self.sizes.side + self.sizes.margin
+
+    def height_of(self, moment: Moment) -> float:
+        """Of what is drawn of it."""
+        if moment.kind is MomentKind.STEP:
+            return _STEP_HEIGHT
+        if moment.kind is MomentKind.MORE:
+            return _MORE_HEIGHT
+        return _WAIT_HEIGHT if moment.kind is MomentKind.WAIT else self.sizes.box_height
 
     def y(self, at: int) -> float:
         """The height of a place in the order of issue: between the moments around it."""
         before = [i for i, m in enumerate(self.moments) if m.at <= at and m.step_rows is None]
         if not before:
-            return _TOP + _STEP_HEIGHT
-        return self.tops[before[-1]] + _height(self.moments[before[-1]])
+            return self.sizes.top + _STEP_HEIGHT
+        return self.tops[before[-1]] + self.height_of(self.moments[before[-1]])
 
     def top_of(self, bar: Bar, kind: MomentKind) -> float:
         """Where the moment of a bar is drawn."""
@@ -118,26 +172,29 @@ def svg_timeline(timeline: Timeline) -> str:
     return _rendered(timeline, "timeline.svg.j2")
 
 
-def svg_inside(timeline: Timeline) -> str:
+def svg_inside(timeline: Timeline, layout: LaneLayout = LaneLayout.COLUMNS) -> str:
     """The same without its colours, for a page that has them."""
-    return _rendered(timeline, "drawing.svg.j2")
+    return _rendered(timeline, "drawing.svg.j2", layout)
 
 
-def _rendered(timeline: Timeline, template: str) -> str:
-    grid = _grid(timeline)
-    width = 2 * _MARGIN + len(grid.lanes) * (_COLUMN + _GUTTER) - _GUTTER
+def _rendered(timeline: Timeline, template: str, layout: LaneLayout = LaneLayout.COLUMNS) -> str:
+    grid = _grid(timeline, layout)
+    fitting = int((grid.width - 2 * grid.sizes.margin) / _LETTER_WIDTH)
+    said = [line for text in _verdict(timeline) for line in _lines(text, fitting)]
+    is_columns = layout is LaneLayout.COLUMNS
     return render(
         template,
-        width=width,
-        height=grid.bottom + 60,
+        layout=layout,
+        width=grid.width,
+        height=grid.bottom + _LINE_HEIGHT * (len(said) + 1) + 12,
         bottom=grid.bottom,
-        columns=[(grid.x(lane), timeline.lanes[lane]) for lane in grid.lanes],
-        column_width=_COLUMN,
-        strips=_strips(timeline, grid, width),
+        columns=[(grid.x(lane), timeline.lanes[lane]) for lane in grid.lanes] if is_columns else [],
+        column_width=grid.sizes.column,
+        strips=_strips(timeline, grid),
         rails=_rails(timeline, grid),
-        boxes=_boxes(grid),
+        boxes=_boxes(timeline, grid),
         links=[*_edges(timeline, grid), _pair_link(timeline, grid)],
-        verdict=_verdict(timeline),
+        said=[(grid.bottom + _LINE_HEIGHT * number, text) for number, text in enumerate(said, 1)],
         is_race=timeline.relation is Relation.UNORDERED,
         first=timeline.first,
         second=timeline.second,
@@ -145,45 +202,45 @@ def _rendered(timeline: Timeline, template: str) -> str:
     )
 
 
-def _grid(timeline: Timeline) -> _Grid:
-    moments, tops, y = moments_of(timeline), [], float(_TOP)
-    for moment in moments:
-        tops.append(y)
-        y += _height(moment) + _GAP
+def _lines(text: str, columns: int) -> list[str]:
+    return textwrap.wrap(text, columns, break_on_hyphens=False) or [""]
+
+
+def _grid(timeline: Timeline, layout: LaneLayout) -> _Grid:
     shown = set(lanes_of(timeline))
     lanes = tuple(sorted(shown if len(shown) > 1 else {HOST, *shown}))
-    return _Grid(lanes, moments, tuple(tops), y)
+    empty = _Grid(layout, lanes, moments_of(timeline), (), 0.0)
+    tops, y = [], float(empty.sizes.top)
+    for moment in empty.moments:
+        tops.append(y)
+        y += empty.height_of(moment) + _GAP
+    return empty._replace(tops=tuple(tops), bottom=y)
 
 
-def _height(moment: Moment) -> float:
-    if moment.kind is MomentKind.STEP:
-        return _STEP_HEIGHT
-    if moment.kind is MomentKind.MORE:
-        return 16
-    return _WAIT_HEIGHT if moment.kind is MomentKind.WAIT else _BOX_HEIGHT
-
-
-def _boxes(grid: _Grid) -> list[Box]:
-    boxes = []
+def _boxes(timeline: Timeline, grid: _Grid) -> list[Box]:
+    boxes, sizes = [], grid.sizes
     for top, moment in zip(grid.tops, grid.moments, strict=True):
         if moment.step_rows is not None:
             continue
         lane = moment.lane if moment.lane in grid.lanes else grid.lanes[0]
         role = moment.role.value
-        if moment.kind in (MomentKind.WAIT, MomentKind.MORE):
+        is_action = moment.kind not in (MomentKind.WAIT, MomentKind.MORE)
+        if not is_action:
             role = moment.kind.value
         elif moment.bar is not None and moment.bar.landed > moment.bar.at:
             role += " landing" if moment.kind is MomentKind.LANDING else " held"
+        is_told = is_action and grid.layout is LaneLayout.COLUMN
         boxes.append(
             Box(
                 x=grid.x(lane) + _RAIL,
                 y=top,
-                width=_BOX_WIDTH,
-                height=_height(moment),
-                name=_cut(moment.name, _NAME_MAX),
-                note=_cut(moment.note, _NOTE_MAX),
+                width=grid.box_width,
+                height=grid.height_of(moment),
+                name=_cut(moment.name, sizes.name_max),
+                note=_cut(moment.note, sizes.note_max),
                 role=role,
                 title=f"{moment.name}: {moment.note}" if moment.note else moment.name,
+                lane=_cut(timeline.lanes[lane], sizes.note_max) if is_told else "",
             )
         )
     return boxes
@@ -193,15 +250,15 @@ def _cut(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
-def _strips(timeline: Timeline, grid: _Grid, width: float) -> list[Strip]:
+def _strips(timeline: Timeline, grid: _Grid) -> list[Strip]:
     hues = hues_of(timeline)
     strips = []
     for top, moment in zip(grid.tops, grid.moments, strict=True):
         if moment.step_rows is None:
             continue
-        chips = _chips(timeline, moment.step_rows, hues)
-        end = chips[-1].x + chips[-1].width + 12 if chips else _MARGIN + 70.0
-        room = int((width - end - _MARGIN) / 6.2)
+        chips = _chips(timeline, moment.step_rows, hues, grid)
+        end = chips[-1].x + chips[-1].width + 12 if chips else grid.sizes.margin + 70.0
+        room = int((grid.width - end - grid.sizes.margin) / 6.2)
         said = "; ".join(m.short for m in moment.step_rows.moves if m.row_from is not None)
         strips.append(Strip(top, moment.step, chips, _cut(said, max(0, room)), end))
     return strips
@@ -213,11 +270,19 @@ def hues_of(timeline: Timeline) -> dict[str, int]:
     return {name: number % _HUES for number, name in enumerate(names)}
 
 
-def _chips(timeline: Timeline, step_rows: StepRows, hues: dict[str, int]) -> tuple[Chip, ...]:
-    chips, x = [], _MARGIN + 70.0
-    for row, name in enumerate(step_rows.rows[:_CHIPS_MAX]):
+def _chips(
+    timeline: Timeline, step_rows: StepRows, hues: dict[str, int], grid: _Grid
+) -> tuple[Chip, ...]:
+    """As many as there is room for; then one that says how many are left out."""
+    chips: list[Chip] = []
+    x, end = grid.sizes.margin + 62.0, grid.width - grid.sizes.margin - 44
+    for row, name in enumerate(step_rows.rows):
         text = f"{row} {_cut(name, _CHIP_MAX)}"
         width = 14 + 7.4 * len(text)
+        if row == _CHIPS_MAX or x + width > end:
+            left = len(step_rows.rows) - row
+            chips.append(Chip(x, 40, f"+{left}", "chip", 0, f"{left} more rows"))
+            break
         is_raced = timeline.noun == "row" and row in timeline.rows
         role = "chip row" if is_raced else "chip"
         chips.append(Chip(x, width, text, role, hues[name], f"row {row}: request {name}"))
@@ -252,8 +317,8 @@ def _pair_link(timeline: Timeline, grid: _Grid) -> Link:
     """The missing edge, from where the first lands to the second; or the way of the value."""
     first, second = timeline.first, timeline.second
     kind = MomentKind.LANDING if _is_landing_shown(grid, first) else MomentKind.ACTION
-    start = grid.top_of(first, kind) + _BOX_HEIGHT / 2
-    end = grid.top_of(second, MomentKind.ACTION) + _BOX_HEIGHT / 2
+    start = grid.top_of(first, kind) + grid.sizes.box_height / 2
+    end = grid.top_of(second, MomentKind.ACTION) + grid.sizes.box_height / 2
     is_race = timeline.relation is Relation.UNORDERED
     role, title = ("missing", "the missing edge") if is_race else ("value", "the wrong value")
     return _link(grid, (first.lane, start), (second.lane, end), role, title)
@@ -277,7 +342,7 @@ def _start_of(timeline: Timeline, grid: _Grid, arrow: Arrow) -> float:
     first = timeline.first
     y = grid.y(arrow.start)
     if arrow.start_lane == first.lane and _is_landing_shown(grid, first):
-        y = max(y, grid.top_of(first, MomentKind.LANDING) + _BOX_HEIGHT)
+        y = max(y, grid.top_of(first, MomentKind.LANDING) + grid.sizes.box_height)
     return y
 
 
@@ -286,8 +351,8 @@ def _link(
 ) -> Link:
     """start, end: (lane, height)"""
     (lane_1, y1), (lane_2, y2) = start, end
-    if lane_1 == lane_2:
-        x = grid.x(lane_1) + _RAIL + _BOX_WIDTH
+    if lane_1 == lane_2 or grid.layout is LaneLayout.COLUMN:
+        x = grid.x(lane_1) + _RAIL + grid.box_width
         return Link(
             f"M{x} {y1} C{x + 30} {y1} {x + 30} {y2} {x + 6} {y2}",
             _head(x, y2, -1),
@@ -296,7 +361,7 @@ def _link(
         )
     is_right = lane_2 > lane_1
     side = 1 if is_right else -1
-    ends = _RAIL, _RAIL + _BOX_WIDTH
+    ends = _RAIL, _RAIL + grid.box_width
     x1 = grid.x(lane_1) + ends[is_right]
     x2 = grid.x(lane_2) + ends[not is_right]
     tip = x2 - 6 * side
@@ -318,5 +383,5 @@ def _verdict(timeline: Timeline) -> tuple[str, str]:
     where = f"{timeline.noun}{plural} {rows} of {timeline.buffer}" if rows else timeline.buffer
     if timeline.relation is Relation.ORDERED:
         return "wrong under every timing: no edge is missing", where
-    first, second = (_cut(bar.name, _PAIR_MAX) for bar in (timeline.first, timeline.second))
-    return f"missing: nothing orders {first} and {second}", where
+    names = f"{timeline.first.name} and {timeline.second.name}"
+    return f"missing: nothing orders {names}", where

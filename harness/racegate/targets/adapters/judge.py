@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from functools import cached_property
 from shlex import join, quote
+from typing import NamedTuple
 
 import msgspec
 
@@ -16,14 +17,14 @@ from racegate.history.schedule import Holds, Schedule
 from racegate.history.stats import Stats, make_stats, unmet_expectations
 from racegate.history.trace import HostAccess, OpRecord
 from racegate.history.verdict import Facts, facts_of, unrealised
-from racegate.interpose.outcome import Ending, Plan
+from racegate.interpose.outcome import Plan
 from racegate.oracles.findings import from_conflicts
 from racegate.oracles.ordering import has_unordered_query
 from racegate.scenario.spec import OwnScenario, settings_of
 from racegate.targets.adapters.client import Adapter
 from racegate.targets.adapters.errors import EngineLostError
 from racegate.targets.adapters.landings import points_of
-from racegate.targets.adapters.target import AdaptedTarget, AdapterOutcome, PlainTokens
+from racegate.targets.adapters.target import NOTHING, AdaptedTarget, AdapterOutcome, PlainTokens
 from racegate.targets.adapters.wire import (
     HelloAnswer,
     Offer,
@@ -84,6 +85,16 @@ class AdapterVerdict(TargetVerdict[AdapterOutcome], frozen=True, kw_only=True):
         return False
 
 
+class AdapterLook(NamedTuple):
+    """What came of one scenario. base: the eager run; shown: the one that is told of, under the
+    holds of the result if it has any
+    """
+
+    result: RunResult
+    base: AdapterOutcome
+    shown: AdapterOutcome
+
+
 class AdapterJudge:
     """One scenario on one foreign engine. landings_max: schedules besides the eager one
 
@@ -108,6 +119,10 @@ class AdapterJudge:
 
     def judge(self, *, plant: Plant | None = None) -> RunResult:
         """The eager run, and landings if it has conflicts and nothing is wrong yet."""
+        return self.look(plant=plant).result
+
+    def look(self, *, plant: Plant | None = None) -> AdapterLook:
+        """The same, with the runs that it is of."""
         target = self._target(plant)
         if missing := self._cannot_express() or target.eager.refused:
             return self._refused(missing, plant)
@@ -125,11 +140,11 @@ class AdapterJudge:
         """One run under given holds, compared with the eager one."""
         target = self._target(plant)
         if missing := self._cannot_express() or target.eager.refused:
-            return self._refused(missing, plant)
+            return self._refused(missing, plant).result
         held = target.run(Plan(holds=schedule.holds))
         if held.refused:
-            return self._refused(held.refused, plant)
-        return self._judged(held, held, plant, holds=schedule.holds)
+            return self._refused(held.refused, plant).result
+        return self._judged(held, held, plant, holds=schedule.holds).result
 
     def _target(self, plant: Plant | None) -> AdaptedTarget:
         return AdaptedTarget(
@@ -161,7 +176,7 @@ class AdapterJudge:
         *,
         holds: Holds = (),
         search: LandingSearch[AdapterOutcome] | None = None,
-    ) -> RunResult:
+    ) -> AdapterLook:
         """raced: the run whose conflicts count; holds: those of the run that is shown"""
         run, command = shown.history, self._command.text(Schedule(holds=holds), plant)
         stats = make_stats(run, conflicts=len(raced.conflicts))
@@ -183,7 +198,8 @@ class AdapterJudge:
             is_compared=Offer.OBSERVATIONS in self._hello.offers,
         )
         stats = msgspec.structs.replace(stats, schedules=judged.schedules)
-        return self._result(judged, plant, stats=stats, warnings=_idle_events(run))
+        result = self._result(judged, plant, stats=stats, warnings=_idle_events(run))
+        return AdapterLook(result, raced, shown)
 
     def _unmet(self, run: Run, stats: Stats, plant: Plant | None) -> tuple[str, ...]:
         if isinstance(run.stopped, EngineLostError):
@@ -208,17 +224,16 @@ class AdapterJudge:
             return ()
         return (f"what the script sets of racegate's own engine: {names}; the engine obeys none",)
 
-    def _refused(self, reason: str, plant: Plant | None) -> RunResult:
-        nothing = AdapterOutcome(ending=Ending.NOT_MODELLED)
+    def _refused(self, reason: str, plant: Plant | None) -> AdapterLook:
         judged = AdapterVerdict(
-            base=nothing,
-            shown=nothing,
+            base=NOTHING,
+            shown=NOTHING,
             unmet=(f"the engine does not run this: {reason}",),
             not_seen=self._not_seen(),
             refused=reason,
             is_compared=False,
         )
-        return self._result(judged, plant)
+        return AdapterLook(self._result(judged, plant), NOTHING, NOTHING)
 
     def _result(self, judged: AdapterVerdict, plant: Plant | None, **more: object) -> RunResult:
         return result_from(

@@ -61,6 +61,9 @@ class AdapterOutcome(Outcome, frozen=True, kw_only=True):
         return self.is_wrong
 
 
+NOTHING = AdapterOutcome(ending=Ending.NOT_MODELLED)  # of a run that was not made
+
+
 class AdaptedTarget:
     """A scenario on an engine, with what is planted in it. The first run is the eager one.
 

@@ -80,7 +80,7 @@ SOURCES = {
             ),
         ),
         _room("scenario"),
-        _room("history", "tests/check", "tests/report"),
+        _room("history", "tests/check", "tests/report", "tests/jobs/test_ratchet.py"),
         _room(
             "device",
             "tests/oracles/test_ownership.py",

@@ -25,7 +25,7 @@ from racegate.scenario.errors import BadInputError
 from racegate.scenario.untrusted.files import write_whole
 
 if TYPE_CHECKING:
-    from racegate.report.timeline.material import Material
+    from racegate.report.finding.pictured import PicturedFinding
 
 StrPath = str | os.PathLike[str]
 
@@ -107,9 +107,9 @@ def draw(witness: Witness | StrPath, path: StrPath) -> None:
 
 def page_of(seen: Examined) -> str:
     """The report of a finding, as HTML."""
-    from racegate.report.timeline.page import finding_page
+    from racegate.report.finding.page import finding_page
 
-    return finding_page(material_beside(seen))
+    return finding_page(pictured_beside(seen))
 
 
 def picture_of(seen: Examined) -> str:
@@ -123,28 +123,34 @@ def picture_of(seen: Examined) -> str:
 
 def page_of_all(found: Sequence[tuple[str, str, Examined | None]]) -> str:
     """Several findings as one page. found: (witness, outcome of its replay, what was seen)"""
-    from racegate.report.timeline.several import findings_page, pictured_replay
+    from racegate.report.finding.page import findings_page
 
-    shown = [
-        pictured_replay(name, outcome, None if seen is None else _material(seen, ()))
-        for name, outcome, seen in found
-    ]
+    shown = [_replayed(*one) for one in found]
     return findings_page(f"{len(shown)} witnesses replayed", shown)
 
 
-def material_beside(seen: Examined) -> Material:
+def _replayed(name: str, outcome: str, seen: Examined | None) -> PicturedFinding:
+    """What a replay showed."""
+    from racegate.report.finding.pictured import PicturedFinding
+
+    if seen is None:
+        return PicturedFinding(name=name, outcome=outcome, title="nothing was found", impact="")
+    return msgspec.structs.replace(_pictured(seen, ()), name=name, outcome=outcome)
+
+
+def pictured_beside(seen: Examined) -> PicturedFinding:
     """All that a page is made of: the run, and others that differ from it in one hold."""
     from racegate.check.repro.sweep import sweep
 
     checker, fault, judged, found = seen
     conflict = deciding_conflict(judged, found.assignment)
-    return _material(seen, () if conflict is None else sweep(checker, judged, conflict, fault))
+    return _pictured(seen, () if conflict is None else sweep(checker, judged, conflict, fault))
 
 
-def _material(seen: Examined, swept: Sequence[Judged]) -> Material:
-    from racegate.report.timeline.material import material_of
+def _pictured(seen: Examined, swept: Sequence[Judged]) -> PicturedFinding:
+    from racegate.report.finding.material import pictured_run
 
-    return material_of(
+    return pictured_run(
         seen.judged,
         seen.found,
         title=seen.checker.scenario.title,
