@@ -59,8 +59,9 @@ from racegate.targets.adapters.conformance import (
     Conformance,
     ConformanceCheck,
     conform,
-    demand_conformance,
+    racing_in,
 )
+from racegate.targets.adapters.errors import AdapterError
 from racegate.targets.adapters.judge import LANDINGS_MAX, AdapterCommand, AdapterJudge, AdapterLook
 from racegate.targets.adapters.process import Limits
 from racegate.targets.adapters.target import NOTHING
@@ -194,13 +195,14 @@ def gate(
 ) -> None:
     """Run the conformance kit, and then every scenario of a folder.
 
-    A scenario that the engine cannot run leaves the gate INCONCLUSIVE (exit code 4).
+    A scenario that the engine cannot run leaves the gate INCONCLUSIVE (exit code 4). What races in
+    the kit already is a finding if a scenario shows it.
     """
     loaded = without(loaded_scripts(folder_of_scripts(scenarios)), left_out)
     looked: list[AdapterLook] = []
     with Adapter(command, limits=limits) as adapter:
         hello = adapter.hello
-        demand_conformance(adapter)
+        racing = racing_in(adapter)
         with named("scenarios", total=len(loaded)) as on_scenario:
             for path, scenario in loaded:
                 judge = AdapterJudge(
@@ -215,6 +217,8 @@ def gate(
     judged = [one.result for one in looked]
     files = {scenario.name: str(path) for path, scenario in loaded}
     benign = benign_of(strict)
+    if racing and gated(judged).exit_code(benign) is not ExitCode.FINDING:
+        raise AdapterError(racing)
     ratchet = ratchet_of(judged, ci, benign)
     found = msgspec.structs.replace(gated(judged), baseline=ratchet)
     code = found.exit_code(benign)

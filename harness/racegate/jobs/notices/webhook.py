@@ -83,6 +83,7 @@ class Webhook:
         self._where = f"{parts.scheme}://{parts.hostname}"
         self._waiting: queue.Queue[NoticeObject | None] = queue.Queue(UNSENT_MAX)
         self._unsent: list[str] = []
+        self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._send_all, daemon=True)
 
     def __enter__(self) -> Webhook:
@@ -100,6 +101,7 @@ class Webhook:
             self._waiting.put(None, timeout=END_WITHIN_S)
         self._thread.join(max(0.0, end - time.monotonic()))
         left = self._waiting.qsize() + len(self._unsent)
+        self._is_over.set()
         if self._thread.is_alive():
             left += 1
             self._unsent.append(f"no end within {END_WITHIN_S:g} s")
@@ -123,7 +125,7 @@ class Webhook:
         """Why it was not taken, empty if it was."""
         reason = ""
         for number in range(TRIES):
-            time.sleep(self._pause_s * number)
+            self._is_over.wait(self._pause_s * number)
             reason, is_final = self._posted(content)
             if not reason or is_final:
                 break
