@@ -40,7 +40,6 @@ class Count(msgspec.Struct, kw_only=True):
     runs: int = 0
     racy: int = 0
     outcomes: int = 0
-    late_records: int = 0
     seconds: float = 0.0
     differences: list[str] = msgspec.field(default_factory=list)
 
@@ -54,7 +53,6 @@ def on_device(name: str, programs: Iterable[Program]) -> Count:
         count.runs += one.schedules
         count.racy += one.is_racy
         count.outcomes += one.outcomes
-        count.late_records += one.late_records
         text = "; ".join(line for _, line in as_litmus(program))
         count.differences += [f"{text}: {difference}" for difference in one.differences]
     count.seconds = round(time.monotonic() - begun_s, 1)
@@ -91,7 +89,7 @@ def main() -> int:
     for one in counts:
         print(
             f"{one.name}: {one.programs} programs, {one.racy} racy, {one.runs} runs, "
-            f"{one.late_records} outcomes of late records, {len(one.differences)} differences"
+            f"{len(one.differences)} differences"
         )
     write_json(options.out, {"environment": environment_of("virtual"), "counts": counts})
     return int(any(one.differences for one in counts))

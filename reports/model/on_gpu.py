@@ -238,29 +238,54 @@ def answers(busy: Busy) -> Iterator[Answer]:
         took_s = busy.while_busy(getattr(busy, stream), partial(wait, busy))
         answer = "yes" if took_s > BUSY_S / 2 else "no"
         yield Answer(question=question, answer=answer, seconds=round(took_s, 4))
-    yield fresh_record(busy)
-    yield fresh_stream(busy)
+    yield from late_records(busy)
 
 
-def fresh_record(busy: Busy) -> Answer:
-    """A record on a stream on which everything was waited for, asked for at once."""
-    late = 0
-    for _ in range(TIMES):
+def late_records(busy: Busy) -> Iterator[Answer]:
+    """How often a record with nothing unfinished before it is not found complete at once."""
+
+    def late(question: str, before: Callable[[], Any], query: Callable[[], bool]) -> Answer:
+        count = 0
+        for _ in range(TIMES):
+            before()
+            count += not query()
         torch.cuda.synchronize()
-        late += not busy.event_on(busy.free).query()
-    question = "a record behind finished work may be asked for before it happens"
-    return Answer(question=question, answer=f"{late} of {TIMES} queries: not ready")
+        return Answer(question=question, answer=f"{count} of {TIMES} queries: not ready")
 
+    def behind_waited_work() -> None:
+        with torch.cuda.stream(busy.other):
+            busy.memory[:8].fill_(1)
+        busy.event_on(busy.other).synchronize()
 
-def fresh_stream(busy: Busy) -> Answer:
-    """Likewise of a stream with nothing but a record on it."""
-    late = 0
-    for _ in range(TIMES):
-        torch.cuda.synchronize()
-        busy.event_on(busy.free)
-        late += not busy.free.query()
-    question = "a stream with nothing but a record on it may be busy"
-    return Answer(question=question, answer=f"{late} of {TIMES} queries: not ready")
+    library, event = _runtime(), torch.cuda.Event()
+    event.record(busy.other)
+    handles = ctypes.c_void_p(event.cuda_event), ctypes.c_void_p(busy.other.cuda_stream)
+
+    def by_ctypes() -> bool:
+        library.cudaEventRecord(*handles)
+        return library.cudaEventQuery(handles[0]) == 0
+
+    def record_and_query() -> bool:
+        return busy.event_on(busy.other).query()
+
+    def nothing() -> None:
+        """Nobody waits."""
+
+    yield late("a record behind a synchronised device", torch.cuda.synchronize, record_and_query)
+    yield late(
+        "a record behind work that an event was waited for", behind_waited_work, record_and_query
+    )
+    yield late("a record behind nothing, again and again", nothing, record_and_query)
+    yield late("likewise, without Python between record and query", nothing, by_ctypes)
+    with torch.cuda.stream(busy.free):
+        torch.cuda._sleep(busy.cycles)
+    yield late("likewise, while another stream is busy", nothing, by_ctypes)
+    torch.cuda.synchronize()
+
+    def waited_for() -> None:
+        busy.other.wait_event(busy.finished())
+
+    yield late("a record behind a wait for a finished event", waited_for, by_ctypes)
 
 
 def main() -> int:

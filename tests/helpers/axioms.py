@@ -128,14 +128,17 @@ def stream_waits(program: Program) -> Iterator[Edge]:
 
 
 def host_waits(program: Program) -> Iterator[Edge]:
-    """H. A host wait returns after what it waits for: a record, a stream, all streams."""
+    """H. A host wait returns after what it waits for: a record, a stream (with the legacy one the
+    blocking streams too, and not the other way round), all streams.
+    """
     for number, one in enumerate(program):
         back = Point(number, Part.RETURN)
         recorded = _latest_record(program, number)
         if one.kind is Kind.HOST_WAIT and recorded is not None:
             yield _operation(recorded), back
         for earlier, other in _on_streams(program[:number]):
-            is_meant = one.kind is Kind.STREAM_SYNC and other.stream == one.stream
+            is_legacy = one.stream == LEGACY and is_blocking(other.stream)
+            is_meant = one.kind is Kind.STREAM_SYNC and (other.stream == one.stream or is_legacy)
             if is_meant or one.kind is Kind.DEVICE_SYNC:
                 yield _operation(earlier), back
 
@@ -148,13 +151,18 @@ def implicit_waits(program: Program) -> Iterator[Edge]:
 
 
 def legacy_stream(program: Program) -> Iterator[Edge]:
-    """L. The legacy default stream and the blocking streams wait for each other."""
-    for number, one in _on_streams(program):
-        for earlier, other in _on_streams(program[:number]):
-            pair = {one.stream == LEGACY, other.stream == LEGACY}
-            if pair == {True, False} and all(
-                name == LEGACY or is_blocking(name) for name in (one.stream, other.stream)
-            ):
+    """L. The legacy default stream and the blocking streams wait for each other. A wait for an
+    event that was never recorded is nothing to wait for.
+    """
+    acting = [
+        (number, one.stream)
+        for number, one in _on_streams(program)
+        if one.kind is not Kind.STREAM_WAIT or _latest_record(program, number) is not None
+    ]
+    for at, (number, stream) in enumerate(acting):
+        for earlier, other in acting[:at]:
+            legacy = [name == LEGACY for name in (stream, other)]
+            if any(legacy) and (is_blocking(stream) or is_blocking(other)):
                 yield _operation(earlier), _operation(number)
 
 
@@ -264,16 +272,6 @@ def unordered(
     }
 
 
-class Records(StrEnum):
-    """When a record happens: whenever its stream comes to it, or together with the last operation
-    before it (at its call, if that is over), as on a device on which nothing takes time but
-    operations.
-    """
-
-    LATE = "late"
-    PROMPT = "prompt"
-
-
 class _State(msgspec.Struct, frozen=True):
     """Where an execution stands: what has happened, what memory holds, what was staged."""
 
@@ -282,10 +280,10 @@ class _State(msgspec.Struct, frozen=True):
     staged: tuple[tuple[int, int], ...]
 
 
-def outcomes(
-    program: Program, rules: Sequence[str] = tuple(RULES), *, records: Records = Records.LATE
-) -> frozenset[Outcome]:
-    """What the reads and queries of all executions see. records: what a query can come before"""
+def outcomes(program: Program, rules: Sequence[str] = tuple(RULES)) -> frozenset[Outcome]:
+    """What the reads and queries of all executions see. Records and waits of streams take no time:
+    they happen with the last point that they come after.
+    """
     before = happens_before(program, rules)
     no_work = {
         _operation(number)
@@ -298,7 +296,7 @@ def outcomes(
         if state in memo:
             return memo[state]
         ready = [p for p in before if p not in state.done and before[p] <= state.done]
-        if records is Records.PROMPT and (prompt := no_work.intersection(ready)):
+        if prompt := no_work.intersection(ready):
             ready = [min(prompt, key=_number)]
         found: set[Outcome] = set() if ready else {()}
         for point in ready:

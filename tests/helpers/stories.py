@@ -45,7 +45,7 @@ class Story:
         self._last: dict[int, int] = {}  # lane -> its last point
         self._records: dict[str, tuple[Version, int]] = {}
         self._numbers: dict[str, int] = {}
-        self.queries: list[bool] = []  # whether the record was known to be complete
+        self.queries: list[bool] = []  # whether everything before the record was known
 
     def _point(self, *sources: int | None) -> int:
         known = [source for source in sources if source is not None]
@@ -95,7 +95,8 @@ class Story:
             version, record = self._records[event]
             self.recorder.query(version)
             here = self._host()
-            self.queries.append(record in self._before[here])
+            ops = set(self.places.values()) & self._before[record]
+            self.queries.append(ops <= self._before[here])
 
     def edge(self, source: int, target: int, *, is_dropped: bool = False) -> None:
         """What the target does from now on comes after what the source has."""

@@ -172,9 +172,7 @@ class Told:
         """A thread records an event on a stream, given by its lane."""
         for recorder in self.recorders:
             recorder.record(event, thread, stream, ())
-        graph = self.model.graph
-        at = graph.step(thread)
-        self._records[event] = graph.point([at], graph.known(at, stream))
+        self._records[event] = self.model.graph.give(thread, stream)
 
     def wait(self, thread: int, stream: int, event: int) -> None:
         """A thread waits for the latest record of an event, or makes a stream wait for it; one that
@@ -196,7 +194,10 @@ class Told:
         for recorder in self.recorders:
             recorder.wait_stream(thread, stream, ())
         graph = self.model.graph
-        graph.step(thread, graph.known(graph.step(thread), stream))
+        at = graph.step(thread)
+        own = {done for _, done in graph.given.get(stream, [])}
+        waited = graph.known(at, stream)
+        graph.step(thread, waited if stream == LEGACY else [one for one in waited if one in own])
 
     def take_block(self, thread: int, stream: int, block: int) -> None:
         """An allocator hands a block to a thread, which others had. stream: as for `access`"""

@@ -18,7 +18,7 @@ from racegate.history.outcome import Comparison, RunResult
 from racegate.history.witness import load_witness
 from racegate.interpose.outcome import Ending, Observation
 from racegate.jobs.foreign.bases import base_cell
-from racegate.jobs.foreign.beside import BaseScenario, compare
+from racegate.jobs.foreign.beside import ComparedRun, compare
 from racegate.jobs.foreign.opened import TargetResult
 from racegate.jobs.foreign.worker import TargetWorker
 from racegate.jobs.generated import CampaignSpec, Report
@@ -43,8 +43,9 @@ def race(signature: str, verdict: Verdict | None) -> Any:
 
 
 def beside(base: Any, change: Any, run: ReleaseRun | None = None) -> Comparison:
-    kept = BaseScenario(result=base, ending=Ending.FINISHED, inner=(), delivered={})
-    return compare(kept, run or ReleaseRun(ending=Ending.FINISHED), change)
+    ran = run or ReleaseRun(ending=Ending.FINISHED)
+    made = ComparedRun(result=change, ending=ran.ending, message=ran.message, seen=ran.inner)
+    return compare(ComparedRun(result=base, ending=Ending.FINISHED), made)
 
 
 @pytest.mark.parametrize(

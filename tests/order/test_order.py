@@ -109,6 +109,36 @@ def test_an_event_covers_nothing_that_its_thread_does_later(new_order: type[Orde
 
 
 @pytest.mark.parametrize("new_order", [compiled_order, python_order])
+def test_a_wait_for_a_blocking_stream_is_none_for_the_legacy_one(new_order: type[Order]) -> None:
+    recorder = Recorder(new_order())
+    recorder.memory.add(0, 8)
+    host = recorder.add_thread("host")
+    legacy = recorder.add_stream("legacy", is_legacy=True)
+    blocking = recorder.add_stream("blocking", is_blocking=True)
+    recorder.issue(host, legacy, "download#1", (), (), ((0, 4),))
+    recorder.wait_stream(host, blocking, ())
+    recorder.host(host, "read#1", (), ((0, 4),), ())
+    assert len(recorder.conflicts) == 1
+    recorder.issue(host, blocking, "download#2", (), (), ((4, 8),))
+    recorder.wait_stream(host, legacy, ())
+    recorder.host(host, "read#2", (), ((4, 8),), ())
+    assert len(recorder.conflicts) == 1
+
+
+@pytest.mark.parametrize("new_order", [compiled_order, python_order])
+def test_a_record_on_the_legacy_stream_stands_between_blocking_ones(new_order: type[Order]) -> None:
+    recorder = Recorder(new_order())
+    recorder.memory.add(0, 4)
+    host = recorder.add_thread("host")
+    legacy = recorder.add_stream("legacy", is_legacy=True)
+    first, second = (recorder.add_stream(name, is_blocking=True) for name in ("first", "second"))
+    recorder.issue(host, first, "writes#1", (), (), ((0, 4),))
+    recorder.record(0, host, legacy, ())
+    recorder.issue(host, second, "writes#2", (), (), ((0, 4),))
+    assert not recorder.conflicts
+
+
+@pytest.mark.parametrize("new_order", [compiled_order, python_order])
 def test_every_pair_of_two_places_counts(new_order: type[Order]) -> None:
     recorder = Recorder(new_order())
     recorder.memory.add(0, MANY)

@@ -17,7 +17,7 @@ from junitparser import JUnitXml
 from typer.testing import CliRunner
 
 from pictured import judged as judged_run
-from program_verdicts import finding, verdicts
+from program_verdicts import RIGHT, finding, verdicts
 from racegate.cli.app import app
 from racegate.history.exit_code import ExitCode
 from racegate.history.finding import Verdict
@@ -29,6 +29,7 @@ from racegate.report.ci.sarif import sarif_of
 from racegate.report.finding.race import results_page
 from racegate.report.targets.programs import checked_program
 from racegate.targets.program.judge import ProgramVerdict, Suppression
+from racegate.targets.program.launch import Program
 from racegate.targets.program.result import result_of_program
 from small_engine import Wait
 from small_release import SmallReleases
@@ -186,13 +187,52 @@ def test_a_gate_of_a_release_has_a_baseline_and_tells_github(
     assert states == {"unchanged"}
 
 
-def program(monkeypatch: pytest.MonkeyPatch, found: ProgramVerdict, *words: str) -> Any:
-    """`torch run` of a program that was judged so."""
+def program(
+    monkeypatch: pytest.MonkeyPatch,
+    found: ProgramVerdict,
+    *words: str,
+    base: ProgramVerdict | None = None,
+) -> Any:
+    """`torch run` of a program that was judged so. base: what is said of old/x.py"""
     command = "racegate.cli.foreign.torch"
+
+    def judge(_: object, program: Program, **options: object) -> ProgramVerdict:
+        return base if base is not None and program.argv == ("old/x.py",) else found
+
     monkeypatch.setattr(f"{command}.open_device", lambda *given, **options: nullcontext())
-    monkeypatch.setattr(f"{command}.judge_on", lambda *given, **options: found)
+    monkeypatch.setattr(f"{command}.judge_on", judge)
     Path("x.py").write_text("")
     return CliRunner().invoke(app, ["torch", "run", *words, "x.py"])
+
+
+def test_a_program_beside_its_base_tells_what_differs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("old").mkdir()
+    Path("old", "x.py").write_text("")
+    new = verdicts(finding("a" * 12), finding("b" * 12), verdict=Verdict.DIVERGENT)
+    old = msgspec.structs.replace(new, base=Outcome(ending=Ending.FINISHED, observations=RIGHT))
+    old = msgspec.structs.replace(old, shown=old.base)
+    beside = ("--against", "old/x.py", "--json", "o.json", "--sarif", "s.sarif", "--junit", "j.xml")
+
+    def judged(before: ProgramVerdict, *words: str) -> Any:
+        found = program(monkeypatch, new, *words, base=before)
+        return found, json.loads(Path("o.json").read_text())["comparison"]
+
+    done, said = judged(new, *beside)
+    assert (done.exit_code, said["known"], said["new"]) == (0, 2, []), done.output
+    assert "SAME as old/x.py" in done.stderr
+    done, said = judged(old, *beside)
+    assert (done.exit_code, said["known"], len(said["new"])) == (1, 0, 2)
+    assert "DIFFERENT from old/x.py: 1 scenario, 0 changed, 2 new conflicts" in done.stderr
+    (told,) = json.loads(Path("s.sarif").read_text())["runs"][0]["results"]
+    assert "1 more conflict of this edge: bbbbbbbbbbbb" in told["message"]["text"]
+    accept = (*beside, "--accept", "meant.json")
+    assert judged(old, *accept, "--reason", "meant")[0].exit_code == 0
+    done, _ = judged(old, *accept)
+    assert done.exit_code == 0 and "ACCEPTED meant" in done.stderr
+    assert judged(new, *accept)[0].exit_code == ExitCode.BAD_INPUT
 
 
 def test_a_program_is_annotated_at_its_own_lines_and_has_a_baseline(

@@ -22,26 +22,24 @@ from racegate.history.trace import (
     TraceEvent,
     Waited,
 )
-from racegate.order.clocks import Clocks, Known, Marks
+from racegate.order.clocks import Clocks, covers
 
 
 class Version:
-    """One record of an event. is_done is the device's business, clock and mark the recorder's.
+    """One record of an event. is_done is the device's business, the clock the recorder's.
 
-    clock: what the record covers; mark: the record itself, by `Marks`
     is_held: never: a record happens when its stream gets there
     """
 
-    __slots__ = ("clock", "event", "is_done", "lane", "mark", "number")
+    __slots__ = ("clock", "event", "is_done", "lane", "number")
 
     is_held = False
 
-    def __init__(self, event: str, number: int, lane: int, clock: Clock, mark: Known = ()) -> None:
+    def __init__(self, event: str, number: int, lane: int, clock: Clock) -> None:
         self.event = event
         self.number = number
         self.lane = lane
         self.clock = clock
-        self.mark = mark
         self.is_done = False
 
 
@@ -58,7 +56,6 @@ class Recorder:
         self.events: list[TraceEvent] = []
         self.action = ("host:start", -1)
         self._clocks = Clocks(len(self.lanes))
-        self._marks = Marks(len(self.lanes))
 
     def enter(self, action: tuple[str, int]) -> tuple[str, int]:
         """What the host does is part of another action, (name, step), from now on; returns the one
@@ -80,8 +77,7 @@ class Recorder:
 
     def record(self, lane: int, event: str, number: int) -> Version:
         """An event is recorded behind what the lane has. number: of its records, from 1"""
-        mark = self._marks.record(HOST, lane)
-        version = Version(event, number, lane, self._clocks.record(HOST, lane), mark)
+        version = Version(event, number, lane, self._clocks.record(HOST, lane))
         self.events.append(Recorded(event, number, lane, version.clock))
         return version
 
@@ -89,7 +85,6 @@ class Recorder:
         """A stream, or the host (lane 0), waits for a version; a dropped wait orders nothing."""
         if not is_dropped:
             self._clocks.learn(lane, version.clock)
-            self._marks.learn(lane, version.mark)
         seq = self._clocks.number(lane)
         self.events.append(Waited(edge, version.event, version.number, lane, step, seq, is_dropped))
 
@@ -108,11 +103,8 @@ class Recorder:
         )
 
     def query(self, version: Version) -> None:
-        """The host reads the completion flag of a version. It is ordered if the host has waited for
-        the record, or for one that comes after it: what stands before the record may be complete
-        and the record not yet.
-        """
-        is_ordered = self._marks.covers(HOST, version.mark)
+        """The host reads the completion flag of a version."""
+        is_ordered = covers(self.host_clock[1:], version.clock[1:])
         self.events.append(Queried(self.action[0], version.event, version.number, is_ordered))
 
     def misowned(

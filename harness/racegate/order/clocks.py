@@ -151,27 +151,3 @@ class Clocks:
         join(covered, self._clocks[thread])
         self.tick(thread)
         return tuple(covered)
-
-
-class Marks:
-    """Which records of events a lane knows to be complete.
-
-    A record happens where its stream comes to it, which may be later than everything before it: who
-    knows what it covers does not know the record. lanes: how many there are
-    """
-
-    def __init__(self, lanes: int) -> None:
-        self._clocks = Clocks(lanes)  # in which what a lane does are its records
-
-    def record(self, thread: int, stream: int) -> Known:
-        """A thread records an event on a stream: the record, and all that are complete with it."""
-        self._clocks.issue(thread, stream)
-        return self._clocks.known(stream)
-
-    def learn(self, lane: int, mark: Known) -> None:
-        """A lane has waited for a record."""
-        self._clocks.learn(lane, mark)
-
-    def covers(self, lane: int, mark: Known) -> bool:
-        """Whether a lane knows that a record is complete."""
-        return covers(self._clocks.known(lane), mark)

@@ -102,11 +102,8 @@ def race_of(
     ]
     first = _side(conflict.first, lanes, inside, is_write=conflict.first_writes)
     second = _side(conflict.second, lanes, inside, is_write=conflict.second_writes)
-    text = "\n".join(
-        (place_of(first.label), str(first.is_write), place_of(second.label), str(second.is_write))
-    )
     return Race(
-        signature=hashlib.sha256(text.encode()).hexdigest()[:12],
+        signature=race_signature(first, second),
         hazard=hazard_of(
             first_writes=first.is_write,
             second_writes=second.is_write,
@@ -121,6 +118,13 @@ def race_of(
         pairs=(*conflict.pairs, *inner),
         late=_late(conflict, second, reused_at),
     )
+
+
+def race_signature(first: Side, second: Side) -> str:
+    """What a race is known by, in every run and when lines move."""
+    sides = ((place_of(side.label), str(side.is_write)) for side in (first, second))
+    text = "\n".join(word for side in sides for word in side)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def _late(conflict: Conflict, second: Side, reused_at: Stack | None) -> Stack:

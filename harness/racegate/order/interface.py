@@ -30,7 +30,7 @@ class Order(NamedTuple):
         number
     events, count_event: how many events there were; one more
     record: a thread records an event on a stream: what the event covers
-    stream_clock: (thread, stream): what the stream was given, as far as a thread knows that waits
+    stream_clock: (thread, stream): what a wait of the thread for the stream covers
     issue: (thread, lane of its, label, stack, reads, writes): an operation and its races, None
         without
     host: (thread, label, stack, reads, writes): an access of a thread, likewise

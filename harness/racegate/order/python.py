@@ -85,7 +85,7 @@ class _PythonOrder:
         return covered
 
     def stream_clock(self, thread: int, stream: int) -> Clock:
-        return self._streams.given(thread, stream)
+        return self._streams.waited(thread, stream)
 
     # ---- accesses
 

@@ -73,11 +73,20 @@ class Streams:
         self._note_wait(lane, self._clocks.tick(thread))
 
     def given(self, thread: int, stream: int) -> Clock:
-        """What the stream has done when all is complete that the thread has given it, or knows to
-        have been given.
+        """What comes before whatever the thread gives the stream next: all that it has given it, or
+        knows to have been given.
         """
         covered = self._given(thread, stream)
         self._add_legacy(thread, stream, covered)
+        return covered
+
+    def waited(self, thread: int, stream: int) -> Clock:
+        """What a wait of the thread for the stream covers. A wait for the legacy default stream is
+        one for the blocking streams too; one for a blocking stream is none for the legacy one.
+        """
+        covered = self._given(thread, stream)
+        if stream == self._legacy:
+            self._add_legacy(thread, stream, covered)
         return covered
 
     def _follow(self, thread: int, number: int) -> bool:

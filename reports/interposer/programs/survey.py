@@ -1,12 +1,13 @@
 """Judges programs around packages in their newest release, and writes down what was found.
 
-    python reports/interposer/programs/survey.py [--venvs FOLDER] [--table] OUT [NAME ...]
+    python reports/interposer/programs/survey.py [--venvs FOLDER] [--table | --gpu] OUT [NAME ...]
 
 `survey.toml` says which packages, and why what is found is real or none. OUT gets `survey.md` and
 in `survey/` one JSON file per program; of each race a witness, which `racegate torch replay` takes
 in this folder, and the page of a report. Packages are unpacked as they are below FOLDER, without
 what they depend on; that is in one environment. --table judges nothing, and writes the table and
-the pages again. Exit 1 if a verdict is not the expected one.
+the pages again. --gpu judges the races alone, on this machine's GPU and with this Python's
+packages, and writes `survey_gpu.json`. Exit 1 if a verdict is not the expected one.
 """
 
 from __future__ import annotations
@@ -36,10 +37,13 @@ from programs.catalogue import Case, Expected, Removed
 from programs.run_all import RUNS_MAX, judge, report_of
 from racegate.interpose.errors import BadInput
 from racegate.interpose.outcome import Ending
+from racegate.jobs.environment import environment_of
 from racegate.jobs.versions.programs import SILENT, word_of
 from racegate.scenario.strict import StrictStruct
 from racegate.scenario.untrusted.files import write_json
 from racegate.targets.program.environment import JudgedProgram, environment_for
+
+GPU_FILE = "survey_gpu.json"
 
 
 class Finding(StrEnum):
@@ -71,6 +75,7 @@ class Program(StrictStruct, frozen=True, kw_only=True):
     why: the finding's reason, by the library's code and CUDA's rules
     harm: of a race, what a user sees; public: what public threads say
     repair: with which the same program has to be silent
+    gpu: of what `--gpu` cannot judge, what was seen on a GPU
     """
 
     script: str
@@ -82,11 +87,31 @@ class Program(StrictStruct, frozen=True, kw_only=True):
     harm: str = ""
     public: str = ""
     repair: Repair | None = None
+    gpu: str = ""
 
     @property
     def name(self) -> str:
         """The script with its arguments."""
-        return "_".join((self.script, *self.arguments)).replace("/", "-")
+        return "_".join((Path(self.script).name, *self.arguments)).replace("/", "-")
+
+
+class GpuRun(StrictStruct, frozen=True, kw_only=True):
+    """A race of the survey on a real GPU.
+
+    verdict: as of every program; message: how it ended, if not by itself, or why it was not run
+    holds: with which latches showed it; observed: the value that they change, right without them
+    """
+
+    torch: str = ""
+    gpu: str = ""
+    verdict: str = "not run"
+    conflicts: int = 0
+    events: int = 0
+    message: str = ""
+    holds: tuple[str, ...] = ()
+    observed: str = ""
+    right: str = ""
+    wrong: str = ""
 
 
 class Survey(StrictStruct, frozen=True, kw_only=True):
@@ -158,11 +183,45 @@ def judged(program: Program, python: Path, path: list[Path], witness: Path) -> d
 
 def _judge_before(path: list[Path], case: Case, python: Path, *options: str) -> JudgedProgram:
     """With these folders before the environment's packages."""
-    os.environ["PYTHONPATH"] = os.pathsep.join(map(str, path))
+    before = os.environ.get("PYTHONPATH", "")
+    os.environ["PYTHONPATH"] = os.pathsep.join([*map(str, path), *filter(None, [before])])
     try:
         return judge(case, python, *options)
     finally:
-        del os.environ["PYTHONPATH"]
+        os.environ["PYTHONPATH"] = before
+
+
+def judged_on_gpu(program: Program, path: list[Path]) -> GpuRun:
+    """One race on the GPU of this machine: recorded on real streams, then with latches for holds.
+    Raises BadInput if there is no verdict.
+    """
+    options = ("--device", "cuda", "--explore", "--runs", str(RUNS_MAX))
+    found = _judge_before(path, case_of(program), Path(sys.executable), *options)
+    result, wrong = found.result, next((one for one in found.result.findings if one.holds), None)
+    shown = {} if wrong is None else {"actual": wrong.actual, "expected": wrong.expected}
+    return GpuRun(
+        torch=result.torch_version,
+        gpu=str(result.config.get("gpu", {}).get("name", "")),
+        verdict=word_of(result),
+        conflicts=sum(one.race is not None for one in result.findings),
+        events=result.stats.ops,
+        message=result.message[:300],
+        holds=() if wrong is None else wrong.holds,
+        **_first_changed(shown),
+    )
+
+
+def _first_changed(shown: dict[str, Any]) -> dict[str, str]:
+    """What a hold changes first, as it is without it and with it."""
+    pairs = zip(shown.get("expected") or (), shown.get("actual") or (), strict=False)
+    for before, after in pairs:
+        if before["digest"] != after["digest"]:
+            return {
+                "observed": before["name"],
+                "right": before["preview"][:90],
+                "wrong": after["preview"][:90],
+            }
+    return {}
 
 
 def _without_folders(report: dict[str, Any], path: list[Path]) -> dict[str, Any]:
@@ -182,12 +241,17 @@ def is_expected(program: Program, report: dict[str, Any]) -> bool:
     return not has_races and report["ending"] == endings.get(program.found, Ending.FINISHED)
 
 
-def table_of(programs: tuple[Program, ...], reports: dict[str, dict[str, Any]]) -> str:
+def table_of(
+    programs: tuple[Program, ...], reports: dict[str, dict[str, Any]], on_gpu: dict[str, GpuRun]
+) -> str:
     """The page that lists all programs."""
     told = [(program, reports[program.name]) for program in programs if program.name in reports]
     packages = {_package(program) for program, _ in told}
     racy = {_package(program) for program, _ in told if program.found is Finding.REAL}
-    lines = [_row(program, report) for program, report in sorted(told, key=lambda one: one[0].name)]
+    lines = [
+        _row(program, report, on_gpu.get(program.name, GpuRun()))
+        for program, report in sorted(told, key=lambda one: one[0].name)
+    ]
     head = f"{len(told)} programs around {len(packages)} packages; {len(racy)} of these have a race"
     reasons = [
         line
@@ -205,11 +269,13 @@ has, with tiny random weights, on the virtual device, with a search of at most 1
 packages whose public code uses streams, events, pinned memory, copies that are not waited for, or
 graphs. `missing edges` counts conflicts that one edge would order as one. A race has the page of a
 report and a witness: `racegate torch replay` shows it again in an environment with the package.
-Whether a finding is real was judged by reading the library's code; the reasons stand below.
+Whether a finding is real was judged by reading the library's code; the reasons stand below. `GPU`
+is the verdict of the same program with real streams and latches (`survey.py --gpu`), by an older
+torch: [survey_gpu.json](survey_gpu.json).
 """
 _COLUMNS = (
-    "| program | package | verdict | conflicts | missing edges | events | judged | public |",
-    "| --- | --- | --- | ---: | ---: | ---: | --- | --- |",
+    "| program | package | verdict | conflicts | missing edges | events | judged | GPU | public |",
+    "| --- | --- | --- | ---: | ---: | ---: | --- | --- | --- |",
 )
 _REASONS = "## Why\n"
 _COLUMNS_MAX = 116
@@ -226,7 +292,7 @@ def _package(program: Program) -> str:
     return (program.packages or ("torch",))[0].partition("==")[0]
 
 
-def _row(program: Program, report: dict[str, Any]) -> str:
+def _row(program: Program, report: dict[str, Any], run: GpuRun) -> str:
     name = program.name
     link = f"[{name}](survey/{name}.{'md' if program.found is Finding.REAL else 'json'})"
     package = program.packages[0] if program.packages else f"torch=={report['torch']}"
@@ -238,12 +304,13 @@ def _row(program: Program, report: dict[str, Any]) -> str:
         str(len(report["missing_edges"])),
         str(report["events"]),
         program.found.value,
+        "see its page" if program.gpu else run.verdict if run.torch else "",
         program.public or "",
     )
     return f"| {' | '.join(cells)} |"
 
 
-def page_of(program: Program, report: dict[str, Any]) -> str:
+def page_of(program: Program, report: dict[str, Any], run: GpuRun) -> str:
     """The page of a report: harm, the two accesses, the edge that is missing, what is public."""
     finding = next((f for f in report["findings"] if f["hold"]), report["findings"][0])
     package = " ".join((program.packages or (f"torch=={report['torch']}",))[0].split("=="))
@@ -274,11 +341,30 @@ def page_of(program: Program, report: dict[str, Any]) -> str:
         "",
         *_wrapped(program.public or "No thread about it was found."),
         "",
-        "## Not shown",
+        "## On a GPU",
         "",
-        "This program was not run on a GPU: how often the wrong order comes by itself is unknown.",
+        *_wrapped(program.gpu or _on_gpu(run)),
+        "",
+        "How often the wrong order comes by itself is unknown.",
     ]
     return "\n".join([*lines, ""])
+
+
+def _on_gpu(run: GpuRun) -> str:
+    """What a GPU showed, in sentences."""
+    if not run.torch:
+        return f"Not run: {run.message or 'nobody tried it.'}"
+    seen = (
+        f"{run.gpu}, torch {run.torch}, real streams: {run.verdict}, {run.conflicts} conflicts in"
+    )
+    seen += f" {run.events} events"
+    if run.message:
+        return f"{seen}; {run.message}"
+    if not run.holds:
+        return f"{seen}; no latch changed what is observed."
+    held = " and ".join(f"`{hold}`" for hold in run.holds)
+    changes = f": `{run.observed}` is `{run.wrong}`, and `{run.right}` without it"
+    return f"{seen}. A latch shows it, {held}{changes if run.observed else ''}."
 
 
 def _side(title: str, side: dict[str, Any]) -> list[str]:
@@ -319,15 +405,43 @@ def _repaired(program: Program) -> list[str]:
     return [*_wrapped(said), "", *(f"    {line}" for line in lines), ""]
 
 
+def _gpu_runs(out: Path) -> dict[str, GpuRun]:
+    """What `survey_gpu.json` has, by program."""
+    file = out / GPU_FILE
+    read = msgspec.json.decode(file.read_bytes()) if file.exists() else {"programs": {}}
+    return msgspec.convert(read["programs"], dict[str, GpuRun])
+
+
+def judge_on_gpu(chosen: list[Program], venvs: Path, out: Path) -> int:
+    """All races among them; those of others stay as they were. How many showed none."""
+    runs = _gpu_runs(out)
+    for program in chosen:
+        if program.found is not Finding.REAL or program.gpu:
+            continue
+        try:
+            path = [unpacked(one, venvs / "unpacked", program.python) for one in program.packages]
+            runs[program.name] = judged_on_gpu(program, path)
+        except subprocess.CalledProcessError:
+            runs[program.name] = GpuRun(message="its packages could not be fetched there")
+        except BadInput as error:
+            runs[program.name] = GpuRun(message=str(error)[:300])
+        print(f"{program.name}: {_on_gpu(runs[program.name])}", flush=True)
+        content = {"environment": environment_of("cuda"), "programs": dict(sorted(runs.items()))}
+        write_json(out / GPU_FILE, content)
+    return sum(not run.conflicts for run in runs.values())
+
+
 def write_pages(survey: Survey, out: Path) -> None:
     """The table, and a page for each race, from the files that are there."""
     folder = out / "survey"
     known = {path.stem: path for path in folder.glob("*.json") if ".witness" not in path.name}
     reports = {name: json.loads(path.read_text()) for name, path in known.items()}
-    (out / "survey.md").write_text(table_of(survey.programs, reports))
+    on_gpu = _gpu_runs(out)
+    (out / "survey.md").write_text(table_of(survey.programs, reports, on_gpu))
     for program in survey.programs:
         if program.found is Finding.REAL and reports.get(program.name, {}).get("findings"):
-            page = page_of(program, reports[program.name])
+            run = on_gpu.get(program.name, GpuRun())
+            page = page_of(program, reports[program.name], run)
             (folder / f"{program.name}.md").write_text(page)
 
 
@@ -336,6 +450,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--venvs", type=Path, default=Path(".venv/programs"))
     parser.add_argument("--table", action="store_true")
+    parser.add_argument("--gpu", action="store_true")
     parser.add_argument("out", type=Path)
     parser.add_argument("names", nargs="*", metavar="NAME")
     options = parser.parse_args()
@@ -343,13 +458,15 @@ def main() -> int:
     folder = options.out / "survey"
     folder.mkdir(parents=True, exist_ok=True)
     chosen = [one for one in survey.programs if one.name in options.names or not options.names]
-    wrong = 0
-    for program in () if options.table else chosen:
-        venvs = options.venvs.absolute()
+    venvs = options.venvs.absolute()
+    wrong = judge_on_gpu(chosen, venvs, options.out) if options.gpu else 0
+    for program in () if options.table or options.gpu else chosen:
         try:
             path = [unpacked(one, venvs / "unpacked", program.python) for one in program.packages]
             witness = (folder / f"{program.name}.witness.json").absolute()
-            report = judged(program, environment_for(survey.beside, venvs), path, witness)
+            alone = Path(sys.executable)  # enough for torch itself
+            python = environment_for(survey.beside, venvs) if program.packages else alone
+            report = judged(program, python, path, witness)
         except (BadInput, subprocess.CalledProcessError) as error:
             print(f"{program.name}: no verdict: {error}", flush=True)
             wrong += 1

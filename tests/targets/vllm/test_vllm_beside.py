@@ -19,8 +19,9 @@ from typer.testing import CliRunner
 from racegate.cli.app import app
 from racegate.history.exit_code import ExitCode
 from racegate.history.finding import FindingKind
+from racegate.history.outcome import Comparison, RunResult
 from racegate.interpose.outcome import Ending, Observation
-from racegate.jobs.foreign.beside import BaseScenario, compare
+from racegate.jobs.foreign.beside import ComparedRun, compare
 from racegate.jobs.foreign.releases import OpenedEngine
 from racegate.targets.common.cell import EngineCell
 from racegate.targets.common.client import RUN_S
@@ -46,10 +47,23 @@ def ran(*inner: Observation) -> ReleaseRun:
     return ReleaseRun(ending=Ending.FINISHED, inner=inner)
 
 
-def base_of(run: ReleaseRun) -> BaseScenario:
+def base_of(run: ReleaseRun) -> ComparedRun:
     judged = judge(Served(SmallEngine(Wait.BEFORE)), SCENARIO, CELL)
-    result = result_of(judged, "script.toml")
-    return BaseScenario(result=result, ending=run.ending, inner=run.inner, delivered=run.delivered)
+    return compared_as(run, result_of(judged, "script.toml"))
+
+
+def compared_as(run: ReleaseRun, result: RunResult) -> ComparedRun:
+    return ComparedRun(
+        result=result,
+        ending=run.ending,
+        message=run.message,
+        seen=run.inner,
+        delivered=run.delivered,
+    )
+
+
+def beside(base: ComparedRun, run: ReleaseRun) -> Comparison:
+    return compare(base, compared_as(run, base.result))
 
 
 ROWS = st.lists(st.integers(0, 3), min_size=3, max_size=3)
@@ -75,7 +89,7 @@ def test_the_first_value_that_differs_is_named_with_its_step_row_and_request(
         for it in (steps, changed)
     )
     base = base_of(before)
-    found = compare(base, after, base.result)
+    found = beside(base, after)
     assert found.changed is not None
     assert (found.changed.kind, found.changed.step) == (FindingKind.CHANGE, step)
     assert (found.changed.request, found.changed.field) == ("ABC"[row], "seen.lengths")
@@ -84,7 +98,7 @@ def test_the_first_value_that_differs_is_named_with_its_step_row_and_request(
         steps[step][row] + 1,
     )
     assert found.code is ExitCode.FINDING
-    assert compare(base, before, base.result).code is ExitCode.CLEAN
+    assert beside(base, before).code is ExitCode.CLEAN
 
 
 @pytest.mark.parametrize(
@@ -105,7 +119,7 @@ def test_an_observation_that_is_missing_or_another_is_told(
     mine: tuple[Observation, ...], said: str
 ) -> None:
     base = base_of(ran(observed(1, "a", n=1), observed(2, "b", by={"A": 2})))
-    changed = compare(base, ran(*mine), base.result).changed
+    changed = beside(base, ran(*mine)).changed
     assert changed is not None
     assert changed.message == said
 
@@ -113,7 +127,7 @@ def test_an_observation_that_is_missing_or_another_is_told(
 def test_tokens_are_compared_when_no_observation_differs() -> None:
     base = base_of(ReleaseRun(ending=Ending.FINISHED, delivered={"A": (1, 2)}))
     run = ReleaseRun(ending=Ending.FINISHED, delivered={"A": (1, 3)})
-    changed = compare(base, run, base.result).changed
+    changed = beside(base, run).changed
     assert changed is not None
     assert changed.message == "request A: delivered tokens is (1, 3), in the base (1, 2)"
 
@@ -268,11 +282,7 @@ def test_how_it_is_accepted_is_said_whole(options: tuple[str, ...], said: str) -
 def test_two_changes_have_two_signatures(changes: list[list[list[int]]]) -> None:
     base = base_of(ran(observed(0, "seen", n=[9, 9, 9])))
     found = [
-        compare(
-            base,
-            ran(*(observed(at, "seen", lengths=rows) for at, rows in enumerate(steps))),
-            base.result,
-        )
+        beside(base, ran(*(observed(at, "seen", lengths=rows) for at, rows in enumerate(steps))))
         for steps in changes
     ]
     signatures = {one.changed.signature for one in found if one.changed is not None}
@@ -281,9 +291,7 @@ def test_two_changes_have_two_signatures(changes: list[list[list[int]]]) -> None
 
 def test_an_entry_of_no_row_is_told_by_its_index() -> None:
     base = base_of(ran(observed(3, "inputs", rows=["A"], tokens=[5, 6])))
-    changed = compare(
-        base, ran(observed(3, "inputs", rows=["A"], tokens=[5, 7])), base.result
-    ).changed
+    changed = beside(base, ran(observed(3, "inputs", rows=["A"], tokens=[5, 7]))).changed
     assert changed is not None
     assert changed.message == "step 3: inputs.tokens[1] is 7, in the base 6"
 
@@ -293,7 +301,7 @@ def test_a_run_that_fails_behind_its_last_observation_is_no_pass() -> None:
     seen = observed(1, "a", n=1)
     base = base_of(ReleaseRun(ending=Ending.FINISHED, inner=(seen,), delivered={"A": (1,)}))
     run = ReleaseRun(ending=Ending.FAILED, message="KeyError: 7", inner=(seen,))
-    found = compare(base, run, base.result)
+    found = beside(base, run)
     assert found.code is ExitCode.FINDING
     assert found.changed is not None
     assert found.changed.message == "ending is failed, in the base finished; KeyError: 7"
@@ -301,6 +309,6 @@ def test_a_run_that_fails_behind_its_last_observation_is_no_pass() -> None:
 
 def test_tokens_that_only_the_base_delivers_are_missed() -> None:
     base = base_of(ReleaseRun(ending=Ending.FINISHED, delivered={"A": (1,)}))
-    changed = compare(base, ReleaseRun(ending=Ending.FINISHED), base.result).changed
+    changed = beside(base, ReleaseRun(ending=Ending.FINISHED)).changed
     assert changed is not None
     assert changed.message == "request A: delivered tokens is absent, in the base (1,)"

@@ -78,6 +78,7 @@ def metadata(**changed: object) -> SimpleNamespace:
     known: dict[str, object] = {
         "temperature": torch.tensor([0.0, 0.5]), "top_p": None, "no_penalties": True,
         "presence_penalties": torch.tensor([1.0, 2.0]), "generators": {1: generator},
+        "output_token_ids": [[3], []],
     }  # fmt: skip
     return SimpleNamespace(**(known | changed))
 
@@ -102,6 +103,7 @@ def test_penalties_count_only_where_they_are_used(
     (_, unused), (_, used) = watch.inner
     assert "presence_penalties" not in unused
     assert used["presence_penalties"] == [1.0, 2.0]
+    assert used["outputs"] == [[3], []]
 
 
 def test_logits_are_told_by_their_sum_and_by_what_a_mask_leaves(
@@ -112,6 +114,18 @@ def test_logits_are_told_by_their_sum_and_by_what_a_mask_leaves(
     logits = torch.tensor([[10.0, 0.0, -INF], [1.0, 2.0, 3.001]])
     sampler.sample(logits, metadata())
     assert watch.inner == [("logits", {"rows": rows(), "sums": [10.0, 6.0], "allowed": [2, 3]})]
+
+
+def test_the_tokens_that_penalties_are_for_are_told(
+    monkeypatch: pytest.MonkeyPatch, watch: Any
+) -> None:
+    def apply_all_penalties(logits: Any, prompt_token_ids: Any, output_token_ids: Any) -> None:
+        output_token_ids[0].append(9)
+
+    place = module(monkeypatch, SAMPLERS[0], apply_all_penalties=apply_all_penalties)
+    watch_sampling(watch, rows)
+    place.apply_all_penalties(None, torch.tensor([[5, 6]]), [[7, -1]])
+    assert watch.inner == [("penalties", {"rows": rows(), "output": [[7, -1]], "prompt": [[5, 6]]})]
 
 
 @pytest.mark.parametrize("path", VERIFIERS)

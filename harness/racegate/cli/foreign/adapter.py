@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
 
 from racegate.cli.ci import (
@@ -45,6 +46,7 @@ from racegate.history.gates.results import gated
 from racegate.history.outcome import RunResult
 from racegate.history.schedule import parse_schedule
 from racegate.history.witness import save
+from racegate.jobs.foreign.adapter_bases import look_beside
 from racegate.jobs.foreign.draws import ScenarioDraw
 from racegate.jobs.foreign.opened import TargetOptions
 from racegate.report.ci.failing import checked_results
@@ -59,6 +61,7 @@ from racegate.targets.adapters.conformance import (
     Conformance,
     ConformanceCheck,
     conform,
+    demand_conformance,
     racing_in,
 )
 from racegate.targets.adapters.errors import AdapterError
@@ -75,6 +78,14 @@ CommandArgument = Annotated[
 ]
 EngineDeviceOption = Annotated[
     str | None, typer.Option("--device", metavar="NAME", help="One that the engine offers.")
+]
+AgainstOption = Annotated[
+    str,
+    typer.Option(
+        metavar="'COMMAND...'",
+        show_default=False,
+        help="Compare with the engine that this starts: only what differs is a finding.",
+    ),
 ]
 LandingsOption = Annotated[
     int, typer.Option("--landings", min=0, help="Schedules to run besides the eager one.")
@@ -185,6 +196,7 @@ def gate(
     left_out: ExceptOption = None,
     device: EngineDeviceOption = None,
     landings: LandingsOption = LANDINGS_MAX,
+    against: AgainstOption = "",
     strict: StrictOption = None,
     out: OutOption = None,
     *,
@@ -196,31 +208,27 @@ def gate(
     """Run the conformance kit, and then every scenario of a folder.
 
     A scenario that the engine cannot run leaves the gate INCONCLUSIVE (exit code 4). What races in
-    the kit already is a finding if a scenario shows it.
+    the kit already is a finding if a scenario shows it. Beside a base what both have in common is
+    no finding, and what neither can run is left out.
     """
     loaded = without(loaded_scripts(folder_of_scripts(scenarios)), left_out)
     looked: list[AdapterLook] = []
-    with Adapter(command, limits=limits) as adapter:
-        hello = adapter.hello
-        racing = racing_in(adapter)
+    how = partial(_judge_of, device=device, landings=landings)
+    with ExitStack() as stack:
+        engine = _started(stack, command, limits)
+        hello, racing = engine[0].hello, racing_in(engine[0])
+        base = None if not against else _conforming(stack, shlex.split(against), limits)
         with named("scenarios", total=len(loaded)) as on_scenario:
-            for path, scenario in loaded:
-                judge = AdapterJudge(
-                    adapter,
-                    scenario,
-                    device=device,
-                    landings_max=landings,
-                    command=AdapterCommand(scenario=str(path), command=tuple(command)),
-                )
-                looked.append(_kept(judge.look()))
-                on_scenario(scenario.name)
+            for script in loaded:
+                looked.append(_kept(_look_beside(script, how, engine, base)))
+                on_scenario(script[1].name)
     judged = [one.result for one in looked]
     files = {scenario.name: str(path) for path, scenario in loaded}
     benign = benign_of(strict)
     if racing and gated(judged).exit_code(benign) is not ExitCode.FINDING:
         raise AdapterError(racing)
     ratchet = ratchet_of(judged, ci, benign)
-    found = msgspec.structs.replace(gated(judged), baseline=ratchet)
+    found = gated(judged, ratchet)
     code = found.exit_code(benign)
     scripts = {scenario.name: scenario for _, scenario in loaded}
     written = write_causes(
@@ -235,6 +243,44 @@ def gate(
     checked = checked_results(judged, files, code=code, benign=benign, ratchet=ratchet)
     write_checked(checked, str(found.verdict), ci, json)
     raise typer.Exit(code)
+
+
+StartedAdapter = tuple[Adapter, tuple[str, ...]]  # with the command that started it
+
+
+def _started(stack: ExitStack, command: Sequence[str], limits: Limits) -> StartedAdapter:
+    return stack.enter_context(Adapter(command, limits=limits)), tuple(command)
+
+
+def _conforming(stack: ExitStack, command: Sequence[str], limits: Limits) -> StartedAdapter:
+    """An engine that is to be believed. Raises AdapterError."""
+    started = _started(stack, command, limits)
+    demand_conformance(started[0])
+    return started
+
+
+def _judge_of(
+    started: StartedAdapter,
+    script: tuple[Path, OwnScenario],
+    *,
+    device: str | None,
+    landings: int,
+) -> AdapterJudge:
+    (adapter, command), (path, scenario) = started, script
+    again = AdapterCommand(scenario=str(path), command=command)
+    return AdapterJudge(adapter, scenario, device=device, landings_max=landings, command=again)
+
+
+def _look_beside(
+    script: tuple[Path, OwnScenario],
+    how: Callable[[StartedAdapter, tuple[Path, OwnScenario]], AdapterJudge],
+    engine: StartedAdapter,
+    base: StartedAdapter | None,
+) -> AdapterLook:
+    """What came of a scenario, beside the base if there is one."""
+    if base is None:
+        return how(engine, script).look()
+    return look_beside(partial(how, base, script), partial(how, engine, script))
 
 
 def _kept(look: AdapterLook) -> AdapterLook:

@@ -48,7 +48,7 @@ from racegate.history.outcome import RunResult
 from racegate.history.schedule import parse_holds
 from racegate.interpose.errors import BadInput
 from racegate.jobs.foreign.bases import Bases, base_cell
-from racegate.jobs.foreign.beside import BaseScenario, compare
+from racegate.jobs.foreign.beside import ComparedRun, compare, compared_run
 from racegate.jobs.foreign.opened import TargetOptions
 from racegate.jobs.foreign.releases import (
     OpenedEngine,
@@ -241,7 +241,7 @@ def gate(
                 _progress(f"{found.scenario}: {found.text}")
     benign = benign_of(strict)
     ratchet = ratchet_of(shown, ci, benign)
-    results = msgspec.structs.replace(gated(shown), baseline=ratchet)
+    results = gated(shown, ratchet)
     code = results.exit_code(benign)
     files = {one.scenario: str(place) for place, one in judged}
     witness_of = _witnesses_among([found for _, found in judged], [one for _, one in loaded])
@@ -302,12 +302,12 @@ def _reopened(cell: ReleaseCell, runs: int, log: Path | None) -> ReopenedEngine:
     )
 
 
-def _beside(found: ReleaseVerdict, place: str, base: BaseScenario | None) -> RunResult:
+def _beside(found: ReleaseVerdict, place: str, base: ComparedRun | None) -> RunResult:
     """The result, beside that of the base if there is one."""
     result = result_of(found, place)
     if base is None:
         return result
-    return msgspec.structs.replace(result, comparison=compare(base, found.base, result))
+    return msgspec.structs.replace(result, comparison=compare(base, compared_run(found, result)))
 
 
 def _print_judged(found: ReleaseVerdict, result: RunResult, place: str, reasons: Reasons) -> None:

@@ -19,6 +19,12 @@ import typer
 from racegate.cli.ci import CiOptions, NoStoreOption, ratchet_of, with_ci, write_checked
 from racegate.cli.foreign.pictures import Written, write_causes, write_results_page
 from racegate.cli.foreign.searching import minimised_file, search_target
+from racegate.cli.foreign.versions import (
+    AgainstOptions,
+    against_options,
+    code_beside,
+    compared_with,
+)
 from racegate.cli.options import (
     JsonOption,
     RunTimeoutOption,
@@ -28,6 +34,7 @@ from racegate.cli.options import (
     place_to_write,
     progress_bar,
     say,
+    stderr_console,
     tell,
 )
 from racegate.cli.pictures import HtmlOption, OutOption
@@ -35,6 +42,7 @@ from racegate.cli.replay import replay
 from racegate.cli.sets import CampaignOptions, campaign_options, with_set
 from racegate.history.exit_code import ExitCode
 from racegate.history.finding import Finding
+from racegate.history.gates.results import gated
 from racegate.history.outcome import RunResult
 from racegate.history.replayed import ReplaySummary
 from racegate.history.schedule import parse_holds
@@ -44,9 +52,11 @@ from racegate.interpose.gpus import GPUS
 from racegate.interpose.outcome import CompileMode, DeviceKind
 from racegate.jobs.foreign.draws import ScenarioDraw
 from racegate.jobs.foreign.opened import NUMBER, TargetOptions
+from racegate.jobs.foreign.program_bases import with_comparison
 from racegate.jobs.stores.failures import last_failures
-from racegate.report.ci.failing import checked_beside
+from racegate.report.ci.failing import checked_beside, checked_results
 from racegate.report.targets.programs import checked_program, render
+from racegate.report.targets.results import Reasons, compared_line, print_comparison
 from racegate.scenario.untrusted.text import printable_lines
 from racegate.targets.common.server import PrintPlace
 from racegate.targets.program.doctor import toolkit_facts
@@ -114,6 +124,22 @@ GpuOption = Annotated[
 ]
 
 
+RanksOption = Annotated[
+    int,
+    typer.Option(
+        "--ranks",
+        min=0,
+        max=64,
+        metavar="N",
+        show_default=False,
+        help="Run it as N ranks, as torchrun would, each with a virtual GPU, and judge them all.",
+    ),
+]
+
+
+SuppressionsOption = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Findings to let stand, with reasons.")
+]
 ErrorCodeOption = Annotated[
     int | None,
     typer.Option(
@@ -128,6 +154,7 @@ ErrorCodeOption = Annotated[
 
 @app.command(context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True})
 @with_ci
+@with_set("against", against_options)
 def run(
     program: Annotated[
         list[str], typer.Argument(metavar="SCRIPT [ARGS]", help="Or -m MODULE [ARGS].")
@@ -145,20 +172,20 @@ def run(
             help="Explore, and write what replays each DIVERGENT finding.",
         ),
     ] = None,
-    suppressions: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Findings to let stand, with reasons.")
-    ] = None,
+    suppressions: SuppressionsOption = None,
     hold: HoldOption = None,
     not_ready: NotReadyOption = 0,
     device: DeviceKindOption = DeviceKind.VIRTUAL,
     gpu: GpuOption = "",
     memory: MemoryOption = 0,
+    ranks: RanksOption = 0,
     compiling: CompileOption = None,
     timeout: RunTimeoutOption = 0.0,
     error_exitcode: ErrorCodeOption = None,
     strict: StrictOption = None,
     no_store: NoStoreOption = None,
     *,
+    against: AgainstOptions,
     ci: CiOptions,
     html: HtmlOption = None,
     out: OutOption = None,
@@ -167,7 +194,7 @@ def run(
     """Run a program on the virtual CUDA device and judge the order of all it does: 0 no conflict, 1
     a finding, 3 something that is not modelled; a script that fails keeps its own exit code.
     """
-    known = load_suppressions(suppressions)
+    known, explores = load_suppressions(suppressions), bool(explore) or witness is not None
     checked = found_program(
         tuple(program),
         timeout_s=timeout,
@@ -175,29 +202,36 @@ def run(
         memory_bytes=memory,
         gpu=gpu,
         compiling=compiling,
+        ranks=_without_witness(ranks, witness),
     )
-    stdout, holds = _print_place(json), parse_holds(hold or ())
-    explores = bool(explore) or witness is not None
+    stdout, holds, base = _print_place(json), parse_holds(hold or ()), against.base_of(checked)
     with open_device(device, stdout=stdout) as opened, SearchProgress() as progress:
-        ask = partial(judge_on, opened, checked, explores=explores, runs_max=runs)
-        ask = partial(ask, suppressions=known, on_run=progress.show)
+        how = partial(judge_on, explores=explores, runs_max=runs, suppressions=known)
+        ask = partial(how, opened, checked, on_run=progress.show)
         if holds:
             verdicts = suppressing(under(opened, checked, holds, polls=not_ready), known)
-        elif no_store or not explores:
-            verdicts = ask()
         else:
-            verdicts = _behind_last_failures(ask, device, opened, checked)
-    options = _told_again(device, memory=memory, gpu=gpu, compiling=compiling)
-    command = shlex.join([*options, *program])
-    verdicts = msgspec.structs.replace(verdicts, benign=benign_of(strict))
-    judged = result_of_program(verdicts, command, device)
-    result = msgspec.structs.replace(judged, baseline=ratchet_of([judged], ci, verdicts.benign))
+            is_new = no_store or not explores or ranks
+            verdicts = ask() if is_new else _behind_last_failures(ask, device, opened, checked)
+        beside = compared_with(how, opened, base, verdicts, checked)
+    told = _told_again(device, memory=memory, gpu=gpu, compiling=compiling, ranks=ranks)
+    command, benign = shlex.join([*told, *program]), benign_of(strict)
+    verdicts = msgspec.structs.replace(verdicts, benign=benign)
+    judged = with_comparison(result_of_program(verdicts, command, device), beside)
+    result = msgspec.structs.replace(judged, baseline=ratchet_of([judged], ci, benign))
     written = _write_causes(out, result, verdicts, checked)
-    _show(json, result, verdicts, written)
+    tell(json, result, partial(_show, result, verdicts, written, ci.reasons()))
     code = _tell_ci(verdicts, result, ci, json)
     write_results_page(html, [result])
     _save(verdicts, checked, witness, _told_again(device))
     raise typer.Exit(code if error_exitcode is None else _told_apart(code, result, error_exitcode))
+
+
+def _without_witness(ranks: int, witness: Path | None) -> int:
+    """The ranks. Ends the command where a witness is to be kept, which does not have them."""
+    if ranks and witness is not None:
+        fail("--witness keeps no ranks: leave it out; --hold runs what was found again")
+    return ranks
 
 
 def _write_causes(
@@ -215,17 +249,24 @@ def _write_causes(
     return write_causes(out, [told], witness_of, benign=verdicts.benign)
 
 
-def _show(
-    json: str | None, result: ProgramResult, verdicts: ProgramVerdict, written: Written
-) -> None:
-    """What is read, on standard error: what the program prints has the other."""
-    text = partial(render, verdicts, result.scenario, written)
-    tell(json, result, lambda: print(printable_lines(text()), file=sys.stderr))
-
-
 def _print_place(json: str | None) -> PrintPlace:
     """Where what the program prints goes, beside a result that may go to standard output."""
     return PrintPlace.STDERR if json == "-" else PrintPlace.PLAIN
+
+
+def _show(
+    result: ProgramResult, verdicts: ProgramVerdict, written: Written, reasons: Reasons
+) -> None:
+    """What is read, on standard error: what the program prints has the other. Beside a base what
+    differs from it.
+    """
+    if result.comparison is None:
+        text = render(verdicts, result.scenario, written)
+        print(printable_lines(text), file=sys.stderr)
+    else:
+        print_comparison(stderr_console(), result, reasons)
+        code = gated([result], result.baseline).exit_code()
+        stderr_console().print(compared_line([result], result.baseline, code))
 
 
 def _behind_last_failures(
@@ -248,12 +289,17 @@ def _tell_ci(
     verdicts: ProgramVerdict, result: ProgramResult, ci: CiOptions, json: str | None
 ) -> int:
     """Writes what CI services read, and gives the exit code: what is let stand is no finding."""
-    ratchet, code = result.baseline, verdicts.exit_code
+    ratchet, code = result.baseline, code_beside(verdicts, result.comparison)
     if ratchet is not None:
-        is_let = ratchet.lets_stand(result) and code == ExitCode.FINDING
-        code = ratchet.code_of(ExitCode.CLEAN if is_let else code)
-    case = checked_program(verdicts, result.scenario, code)
-    case = case if ratchet is None else checked_beside(case, ratchet)
+        passed = ratchet.passed(result)
+        if passed is not result and code == ExitCode.FINDING:
+            code = ExitCode.CLEAN if passed.comparison is None else passed.comparison.code
+        code = ratchet.code_of(code)
+    if result.comparison is None:
+        case = checked_program(verdicts, result.scenario, code)
+        case = case if ratchet is None else checked_beside(case, ratchet)
+    else:
+        case = checked_results([result], {}, code=code, ratchet=ratchet)
     write_checked(case, str(verdicts.verdict), ci, json)
     return code
 
@@ -327,12 +373,14 @@ def _told_again(
     memory: int = 0,
     gpu: str = "",
     compiling: CompileMode | None = None,
+    ranks: int = 0,
 ) -> list[str]:
     """The options of the device, as commands that are printed repeat them."""
     if device is not DeviceKind.VIRTUAL:
         return ["--device", device.value]
     told = ["--gpu", gpu] if gpu else []
     told += ["--memory", f"{memory >> 20}M"] if memory else []
+    told += ["--ranks", str(ranks)] if ranks else []
     return told + (["--compile", compiling.value] if compiling else [])
 
 

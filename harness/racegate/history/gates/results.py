@@ -60,9 +60,9 @@ class GatedResults(msgspec.Struct, frozen=True, kw_only=True):
         return code if known is None else ExitCode(known.code_of(code))
 
 
-def gated(results: Sequence[RunResult]) -> GatedResults:
-    """The sum of what was judged. A scenario that the target does not run counts as the table of
-    verdicts has it, which is never a pass, and so does nothing at all.
+def gated(results: Sequence[RunResult], known: Ratchet | None = None) -> GatedResults:
+    """The sum of what was judged, beside what is known. A scenario that the target does not run
+    counts as the table of verdicts has it, which is never a pass, and so does nothing at all.
     """
     verdicts = [result.verdict for result in results]
     code = exit_code(verdicts)
@@ -71,4 +71,5 @@ def gated(results: Sequence[RunResult]) -> GatedResults:
         schema=SCHEMA,
         verdict=next(decisive, Verdict.INCONCLUSIVE),
         results=tuple(results),
+        baseline=known,
     )

@@ -71,3 +71,19 @@ def _apply_setting(name: str, value: str, refuse: Callable[[str], None]) -> None
     if apply is None:  # torch before 2.9
         apply = torch._C._cuda_cudaCachingAllocator_set_allocator_settings
     apply(value)
+
+
+def import_from(folder: str) -> None:
+    """Packages of a folder come before all others, also in processes that this one starts."""
+    sys.path.insert(0, folder)
+    others = os.environ.get("PYTHONPATH", "")
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (folder, others)))
+
+
+def imported_from(folder: str) -> int:
+    """How many of the modules that were imported are from a folder."""
+    inside = os.path.join(os.path.realpath(folder), "")
+    files = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
+    return sum(
+        isinstance(file, str) and os.path.realpath(file).startswith(inside) for file in files
+    )

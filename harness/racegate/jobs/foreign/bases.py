@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from racegate.jobs.foreign.beside import BaseScenario, base_scenario
+from racegate.jobs.foreign.beside import ComparedRun, compared_run
 from racegate.jobs.foreign.releases import ReleaseCell, ReopenedEngine, kind_of
 from racegate.scenario.spec import Scenario
 from racegate.scenario.untrusted.files import write_json
@@ -35,7 +35,7 @@ class Bases:
     settings: tuple[object, ...] = ()
     folder: Path = field(default_factory=lambda: cache_folder("bases"))
 
-    def judged(self, scenarios: Sequence[Scenario]) -> dict[str, BaseScenario]:
+    def judged(self, scenarios: Sequence[Scenario]) -> dict[str, ComparedRun]:
         """By name. Raises BadInput if the engine does not start."""
         content = content_of(self.engine.cell)
         places = {one.name: self.folder / f"{self._key(content, one)}.json" for one in scenarios}
@@ -46,7 +46,7 @@ class Bases:
             with self.engine as engine:
                 for scenario in missing:
                     judged = engine.judge(scenario)
-                    made = base_scenario(judged, result_of(judged, f"{scenario.name}.toml"))
+                    made = compared_run(judged, result_of(judged, f"{scenario.name}.toml"))
                     found[scenario.name] = made
                     if not made.result.is_lost:  # another run may say more
                         write_json(places[scenario.name], made)
@@ -77,10 +77,10 @@ def _sources(folder: Path) -> Iterator[Path]:
     return iter(sorted(path for pattern in _SOURCES for path in folder.rglob(pattern)))
 
 
-def _read(path: Path) -> BaseScenario | None:
+def _read(path: Path) -> ComparedRun | None:
     """What was kept, None if nothing was, or a racegate of another form did."""
     try:
-        return msgspec.convert(read_json(path, FILE_BYTES_MAX), BaseScenario)
+        return msgspec.convert(read_json(path, FILE_BYTES_MAX), ComparedRun)
     except (ReadError, msgspec.ValidationError):
         return None
 

@@ -8,77 +8,103 @@ and no lines; one is worse than that of the base if its landings do more harm.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from itertools import zip_longest
 
 import msgspec
 
-from racegate.history.finding import Finding, FindingKind, Race, Verdict
+from racegate.history.finding import Finding, FindingKind, Verdict
 from racegate.history.outcome import Comparison, RunResult
 from racegate.interpose.outcome import Ending, Observation
 from racegate.scenario.strict import StrictStruct
 from racegate.scenario.untrusted.text import many
 from racegate.targets.common.judge import ReleaseVerdict
-from racegate.targets.common.wire import ReleaseRun
+from racegate.targets.common.search import WRONG_SHOWN
 
 # Of what landings do to a conflict, from harmless to harmful.
 _HARM = (Verdict.BENIGN, Verdict.CONFLICT, Verdict.DIVERGENT)
+_CUT = (Ending.LOST, Ending.TIMED_OUT, Ending.INTERRUPTED)  # of these runs nothing is known
 _ROWS = "rows"  # the field of an observation that names the request of each row
 _SHOWN_MAX = 60
 
 
-class BaseScenario(StrictStruct, frozen=True, kw_only=True):
-    """What is kept of a scenario on the base.
+class ComparedRun(StrictStruct, frozen=True, kw_only=True):
+    """A scenario or a program in one of two versions, as they are compared.
 
-    result: what its judge said; inner, delivered, ending: of the run in which nothing was held
+    result: what its judge said
+    ending, exit_code, message: of the run in which nothing was held
+    seen: what that observed, in order, of a scenario with its step; delivered: tokens by request
     """
 
     result: RunResult
     ending: Ending
-    inner: tuple[Observation, ...]
-    delivered: dict[str, tuple[int, ...]]
+    exit_code: int = 0
+    message: str = ""
+    seen: tuple[Observation, ...] = ()
+    delivered: dict[str, tuple[int, ...]] = msgspec.field(default_factory=dict)
 
 
-def base_scenario(judged: ReleaseVerdict, result: RunResult) -> BaseScenario:
-    """What is kept of a scenario that was judged on the base."""
+def compared_run(judged: ReleaseVerdict, result: RunResult) -> ComparedRun:
+    """A scenario on a release."""
     run = judged.base
-    return BaseScenario(result=result, ending=run.ending, inner=run.inner, delivered=run.delivered)
-
-
-def compare(base: BaseScenario, run: ReleaseRun, result: RunResult) -> Comparison:
-    """A scenario on a change beside the base. run: the change's, in which nothing was held"""
-    title = base.result.target
-    if base.result.refused and base.result.refused == result.refused:
-        return Comparison(base=title)  # neither can run it
-    for one, its in ((base.result, "base"), (result, "change")):
-        if one.refused or one.is_lost:
-            why = one.refused or one.message or "its run did not come to its end"
-            return Comparison(base=title, unmet=(f"the {its} was not judged: {why}",))
-    before, after = _races(base.result), _races(result)
-    worse = [one for one in after if _is_worse(one, before)]
-    return Comparison(
-        base=title,
-        changed=_changed(base, run),
-        new=tuple(worse),
-        repaired=tuple(one.signature for one in before if _is_worse(one, after)),
-        known=len(after) - len(worse),
-        unmet=tuple(text for text in result.unmet if text not in base.result.unmet),
+    return ComparedRun(
+        result=result,
+        ending=run.ending,
+        message=run.message,
+        seen=run.inner,
+        delivered=run.delivered,
     )
 
 
-def _races(result: RunResult) -> list[Finding]:
-    return [one for one in result.findings if one.race is not None]
+def compare(
+    base: ComparedRun, change: ComparedRun, *, unstable: AbstractSet[str] = frozenset()
+) -> Comparison:
+    """A change beside its base. unstable: names of observations that differ from run to run of the
+    same version, which say nothing
+    """
+    title, result = base.result.target, change.result
+    if base.result.refused and base.result.refused == result.refused:
+        return Comparison(base=title)  # neither can run it
+    for one, its in ((base, "base"), (change, "change")):
+        is_cut = one.ending in _CUT and base.ending is not change.ending
+        if one.result.refused or one.result.is_lost or is_cut:
+            why = one.result.refused or one.message or "its run did not come to its end"
+            return Comparison(base=title, unmet=(f"the {its} was not judged: {why}",))
+    before, after = _judged_in(base.result), _judged_in(result)
+    worse = [one for one in after if _is_worse(one, before)]
+    unmet = [text for text in result.unmet if text not in base.result.unmet]
+    if unstable:
+        unmet.append(f"not compared, because it differs from run to run: {_named(unstable)}")
+    return Comparison(
+        base=title,
+        changed=_changed(base, change, unstable),
+        new=tuple(worse),
+        repaired=tuple(one.signature for one in before if _is_worse(one, after)),
+        known=len(after) - len(worse),
+        unmet=tuple(unmet),
+    )
+
+
+def _named(names: AbstractSet[str]) -> str:
+    return ", ".join(sorted(names))
+
+
+def _judged_in(result: RunResult) -> list[Finding]:
+    """What is compared by its signature: what is wrong with nothing held is a changed value."""
+    return [one for one in result.findings if one.signature != WRONG_SHOWN]
 
 
 def _is_worse(finding: Finding, others: Sequence[Finding]) -> bool:
-    """Whether others have no such race, or only one whose landings do less harm."""
-    same = [one for one in others if _race(one).signature == _race(finding).signature]
+    """Whether others have no such finding, or only one whose landings do less harm."""
+    same = [one for one in others if _known_as(one) == _known_as(finding)]
     return not same or _harm(finding) > max(map(_harm, same))
 
 
-def _race(finding: Finding) -> Race:
-    assert finding.race is not None
-    return finding.race
+def _known_as(finding: Finding) -> str:
+    """Of a race, whatever its landings do."""
+    return finding.signature if finding.race is None else finding.race.signature
 
 
 def _harm(finding: Finding) -> int:
@@ -121,33 +147,47 @@ class ValueChange(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def _changed(base: BaseScenario, run: ReleaseRun) -> Finding | None:
-    """The first value that differs: at a boundary, else how the run ended, else what was delivered.
-
-    A run that fails behind its last observation has delivered nothing.
+def _changed(base: ComparedRun, change: ComparedRun, unstable: AbstractSet[str]) -> Finding | None:
+    """The first value that differs: of what was observed, else how the run ended, else what was
+    delivered. A run that fails behind its last observation has delivered nothing.
     """
-    differ = [pair for pair in zip_longest(base.inner, run.inner) if _is_other(*pair)]
-    names = dict.fromkeys([*base.delivered, *run.delivered])
-    tokens = [name for name in names if base.delivered.get(name) != run.delivered.get(name)]
+    pairs = zip_longest(base.seen, change.seen)
+    differ = [pair for pair in pairs if _is_other(*pair) and not _names(pair) <= unstable]
+    names = dict.fromkeys([*base.delivered, *change.delivered])
+    tokens = [name for name in names if base.delivered.get(name) != change.delivered.get(name)]
     if differ:
         later = f"; {many(len(differ) - 1, 'later observation')} also" if differ[1:] else ""
-        first = _difference(*differ[0], behind=f"; {run.message}{later}" if run.message else later)
-    elif run.ending is not base.ending:
-        behind = f"; {run.message}" if run.message else ""
-        first = ValueChange(place="ending", old=base.ending, new=run.ending, behind=behind)
+        why = f"; {change.message}" if change.message else ""
+        first = _difference(*differ[0], behind=f"{why}{later}")
+    elif (change.ending, change.exit_code) != (base.ending, base.exit_code):
+        first = _end(base, change)
     elif tokens:
-        old, new = (one.delivered.get(tokens[0]) for one in (base, run))
+        old, new = (one.delivered.get(tokens[0]) for one in (base, change))
         first = ValueChange(place="delivered tokens", request=tokens[0], old=old, new=new)
     else:
         return None
     known = [(mine.name, mine.digest) if mine is not None else None for _, mine in differ]
-    other = {name: run.delivered.get(name) for name in tokens}
-    digest = hashlib.sha256(msgspec.json.encode((known, run.ending, other))).hexdigest()[:12]
+    other = {name: change.delivered.get(name) for name in tokens}
+    decides = (known, change.ending, change.exit_code, other)
+    digest = hashlib.sha256(msgspec.json.encode(decides)).hexdigest()[:12]
     return msgspec.structs.replace(first, digest=digest).finding
+
+
+def _end(base: ComparedRun, change: ComparedRun) -> ValueChange:
+    """How the two ended, if not alike."""
+    behind = f"; {change.message}" if change.message else ""
+    if change.ending is not base.ending:
+        return ValueChange(place="ending", old=base.ending, new=change.ending, behind=behind)
+    codes = (base.exit_code, change.exit_code)
+    return ValueChange(place="exit code", old=codes[0], new=codes[1], behind=behind)
 
 
 def _is_other(its: Observation | None, mine: Observation | None) -> bool:
     return its is None or mine is None or (its.name, its.digest) != (mine.name, mine.digest)
+
+
+def _names(pair: tuple[Observation | None, Observation | None]) -> set[str]:
+    return {one.name for one in pair if one is not None}
 
 
 def _difference(its: Observation | None, mine: Observation | None, *, behind: str) -> ValueChange:
@@ -156,21 +196,32 @@ def _difference(its: Observation | None, mine: Observation | None, *, behind: st
         old, new = (None if one is None else one.name for one in (its, mine))
         return ValueChange(place=boundary, step=step, old=old, new=new, behind=behind)
     before, after = _values(its), _values(mine)
-    field = next(key for key in (*before, *after) if before.get(key) != after.get(key))
-    found = _inside(before.get(field), after.get(field), before.get(_ROWS))
-    place = f"{boundary}.{field}{found.place}"
+    if before == after:
+        text = f", as far as it is shown{behind}"
+        return ValueChange(place=boundary, step=step, old=before, new=after, behind=text)
+    if not (isinstance(before, dict) and isinstance(after, dict)):
+        found = _inside(before, after, None)
+    else:
+        field = next(key for key in (*before, *after) if before.get(key) != after.get(key))
+        found = _inside(before.get(field), after.get(field), before.get(_ROWS))
+        boundary = f"{boundary}.{field}"
+    place = f"{boundary}{found.place}"
     return msgspec.structs.replace(found, place=place, step=step, behind=behind)
 
 
-def _values(one: Observation) -> dict[str, object]:
-    return msgspec.json.decode(one.preview, type=dict[str, object])
+def _values(one: Observation) -> object:
+    """What was observed, or its text where that is all there is, or was cut off."""
+    try:
+        return msgspec.json.decode(one.preview)
+    except msgspec.DecodeError:
+        return one.preview
 
 
-def _place(one: Observation | None) -> tuple[int, str]:
-    """The step and the boundary of an observation."""
+def _place(one: Observation | None) -> tuple[int | None, str]:
+    """The step, where there is one, and the boundary of an observation."""
     assert one is not None
-    step, _, boundary = one.name.removeprefix("step ").partition(" ")
-    return int(step), boundary
+    found = re.fullmatch(r"step (\d+) (.+)", one.name, re.DOTALL)
+    return (None, one.name) if found is None else (int(found[1]), found[2])
 
 
 def _inside(old: object, new: object, rows: object) -> ValueChange:
@@ -182,7 +233,8 @@ def _inside(old: object, new: object, rows: object) -> ValueChange:
         at = next(index for index, value in enumerate(old) if value != new[index])
         if isinstance(rows, list) and len(rows) == len(old):
             return ValueChange(place="", row=at, request=str(rows[at]), old=old[at], new=new[at])
-        return ValueChange(place=f"[{at}]", old=old[at], new=new[at])
+        found = _inside(old[at], new[at], None)
+        return msgspec.structs.replace(found, place=f"[{at}]{found.place}")
     return ValueChange(place="", old=old, new=new)
 
 

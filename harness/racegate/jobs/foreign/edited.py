@@ -13,7 +13,7 @@ import msgspec
 from racegate.history.exit_code import ExitCode
 from racegate.history.finding import Finding, FindingKind
 from racegate.interpose.outcome import Ending, Plan
-from racegate.jobs.foreign.beside import BaseScenario, base_scenario, compare
+from racegate.jobs.foreign.beside import ComparedRun, compare, compared_run
 from racegate.jobs.foreign.releases import OpenedEngine
 from racegate.scenario.spec import Scenario
 from racegate.targets.common.client import Engine
@@ -33,7 +33,7 @@ class RecordedScenario(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     scenario: Scenario
-    base: BaseScenario
+    base: ComparedRun
     lines: dict[str, tuple[int, ...]]
     run_s: float
 
@@ -82,7 +82,7 @@ class EditedRelease:
             traced = engine.run(scenario, Plan(is_recording=False), traces=True)
             self._recorded[scenario.name] = RecordedScenario(
                 scenario=scenario,
-                base=base_scenario(judged, result_of(judged, scenario.name)),
+                base=compared_run(judged, result_of(judged, scenario.name)),
                 lines=traced.lines,
                 run_s=run_s,
             )
@@ -104,7 +104,7 @@ class EditedRelease:
         result = result_of(judged, name)
         if result.is_lost:
             return EditResult(code=ExitCode.BROKEN_HARNESS, what=f"no end: {run.ending}")
-        found = compare(known.base, run, result)
+        found = compare(known.base, compared_run(judged, result))
         what = _words(found.findings[0]) if found.findings else "; ".join(found.unmet)
         return EditResult(code=found.code, what=what)
 

@@ -106,6 +106,10 @@ void add_given(const struct lanes *lanes, size_t thread, size_t stream, struct c
     add_own(lanes, thread, stream, covered);
     add_legacy(lanes, thread, stream, covered);
 }
+void add_waited(const struct lanes *lanes, size_t thread, size_t stream, struct clock *covered) {
+    add_own(lanes, thread, stream, covered);
+    if ((long)stream == lanes->legacy) add_legacy(lanes, thread, stream, covered);
+}
 /* What a thread gives a stream comes after what it knows. Whether another stream was waited for. */
 static int follow(const struct lanes *lanes, size_t thread, struct lane *lane) {
     add_own(lanes, thread, (size_t)lane->stream, &lane->clock);

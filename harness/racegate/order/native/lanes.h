@@ -40,7 +40,10 @@ word tick(struct lanes *lanes, size_t lane);
 word lanes_issue(struct lanes *lanes, size_t thread, size_t lane);
 /* A thread makes a stream wait for what a clock covers. */
 void lanes_make_wait(struct lanes *lanes, size_t thread, size_t lane, const struct clock *clock);
-/* Adds what the stream has done when all is complete that the thread has given it, or knows to have been given. */
+/* Adds what comes before whatever the thread gives the stream next. */
 void add_given(const struct lanes *lanes, size_t thread, size_t stream, struct clock *covered);
+/* Adds what a wait of the thread for the stream covers. A wait for the legacy default stream is one for the blocking
+   streams too; one for a blocking stream is none for the legacy one. */
+void add_waited(const struct lanes *lanes, size_t thread, size_t stream, struct clock *covered);
 void free_lanes(struct lanes *lanes);
 #endif

@@ -290,11 +290,11 @@ FUNCTION(record, 2) { /* an event of a thread on a stream: what it covers */
     tick(&order->lanes, thread);
     return list_of_covered(&covered);
 }
-FUNCTION(stream_clock, 2) { /* what a stream was given, as far as a thread knows that waits for it */
+FUNCTION(stream_clock, 2) { /* what a wait of a thread for a stream covers */
     word thread = get(args[0]), stream = get(args[1]);
     if (!has_lanes(order, thread, stream)) return NULL;
     struct clock covered = {0};
-    add_given(&order->lanes, thread, stream, &covered);
+    add_waited(&order->lanes, thread, stream, &covered);
     return list_of_covered(&covered);
 }
 /* Reads, then writes, of the latest access. */

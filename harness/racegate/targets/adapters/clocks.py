@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from racegate.history.trace import HOST, Clock
-from racegate.order.clocks import Clocks, Known, Marks, covers
+from racegate.order.clocks import Clocks, covers
 
 
 class ClockError(Exception):
@@ -22,8 +22,7 @@ class ForeignClocks:
     def __init__(self, lanes: tuple[str, ...]) -> None:
         self._lanes = lanes
         self._clocks = Clocks(len(lanes))
-        self._marks = Marks(len(lanes))
-        self._records: dict[str, tuple[int, Clock, Known]] = {}
+        self._records: dict[str, tuple[int, Clock]] = {}
 
     def issued(self, lane: int, told: Mapping[str, int] | None = None) -> tuple[int, Clock]:
         """An operation is put on a stream: its sequence number and clock. told: what it says of
@@ -42,30 +41,24 @@ class ForeignClocks:
 
     def recorded(self, lane: int, event: str) -> tuple[int, Clock]:
         """An event is recorded: its version, from 1, and what is complete when it is."""
-        version = self._latest(event)[0] + 1
-        clock = self._clocks.record(HOST, lane)
-        self._records[event] = version, clock, self._marks.record(HOST, lane)
-        return version, clock
+        version = self._records.get(event, (0, ()))[0] + 1
+        self._records[event] = version, self._clocks.record(HOST, lane)
+        return self._records[event]
 
     def waited(self, lane: int, event: str, *, is_dropped: bool) -> tuple[int, int]:
         """A lane waits for the latest record of an event: its version, and the lane's number.
 
         A wait for an event that was never recorded does nothing; its version is 0.
         """
-        version, clock, mark = self._latest(event)
+        version, clock = self._records.get(event, (0, ()))
         if not is_dropped:
             self._clocks.learn(lane, clock)
-            self._marks.learn(lane, mark)
         return version, self._clocks.number(lane)
 
     def queried(self, event: str) -> tuple[int, bool]:
         """The version that the host asks about, and whether it knows that it is complete."""
-        version, _, mark = self._latest(event)
-        return version, self._marks.covers(HOST, mark)
-
-    def _latest(self, event: str) -> tuple[int, Clock, Known]:
-        """The latest record of an event, with number 0 if there is none."""
-        return self._records.get(event, (0, (), ()))
+        version, clock = self._records.get(event, (0, ()))
+        return version, covers(self._clocks.known(HOST)[1:], clock[1:])
 
     def _tell(self, lane: int, told: Mapping[str, int]) -> None:
         known = list(self._clocks.known(lane))
@@ -84,9 +77,6 @@ class ForeignClocks:
                 )
             known[other] = number
         self._clocks.learn(lane, known)
-        for _, clock, mark in self._records.values():  # who tells what is complete has waited
-            if covers(known, clock):
-                self._marks.learn(lane, mark)
 
     def _lane(self, name: str) -> int:
         """Of a stream: the host's own order is that of the lines."""

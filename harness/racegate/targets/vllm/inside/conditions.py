@@ -15,8 +15,7 @@ from racegate.targets.common.wire import PENALISED
 from racegate.targets.vllm.inside.model import VOCAB
 from racegate.targets.vllm.inside.watch import RunnerWatch, name_of
 
-# They leave the scripted token, ten ahead of the others, the only likely one at a low temperature.
-PENALTIES = {"presence_penalty": 0.5, "frequency_penalty": 0.5, "repetition_penalty": 1.1}
+SORTS = 4  # of requests that are sampled, by their seeds: what follows its row is another's there
 # Whatever applies them to logits.
 _PENALISING = (
     ("vllm.v1.sample.sampler", "apply_all_penalties"),
@@ -32,7 +31,7 @@ def params_of(request: Request) -> Any:
 
     chosen: dict[str, Any] = {}
     if request.temperature:
-        chosen |= {"seed": request.seed, **PENALTIES}
+        chosen |= {"seed": request.seed, **penalties_of(request)}
     if request.grammar_modulus:
         from vllm.sampling_params import StructuredOutputsParams
 
@@ -46,6 +45,23 @@ def params_of(request: Request) -> Any:
         ignore_eos=True,
         **chosen,
     )
+
+
+def penalties_of(request: Request) -> dict[str, float]:
+    """Of a request that is sampled."""
+    return sampled_as(request.seed % SORTS)
+
+
+def sampled_as(sort: int) -> dict[str, float]:
+    """Penalties. They leave the scripted token, almost ten ahead of the others, the only likely one
+    at a low temperature. sort: below SORTS
+    """
+    tenths = sort / 10
+    return {
+        "presence_penalty": 0.3 + tenths,
+        "frequency_penalty": 0.7 - tenths,
+        "repetition_penalty": 1.1 + tenths,
+    }
 
 
 def leave_blocks(scheduler: Any, scenario: Scenario) -> None:

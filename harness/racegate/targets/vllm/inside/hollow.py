@@ -13,6 +13,8 @@ import torch
 from racegate.targets.common.inside.session import EngineSession, Tensor
 from racegate.targets.common.inside.watch import Watch
 
+# Of the scripted token, and of all others: not zero, so that a factor changes them.
+_LIKELY, _OTHERS = 10.0, 0.5
 Says = Callable[[Tensor, Tensor], Tensor]  # tokens, positions -> tokens
 
 
@@ -38,6 +40,8 @@ class Hollow:
         self, name: str, input_ids: Any = None, positions: Any = None, *args: Any, **kwargs: Any
     ) -> Tensor:
         self._watch.inner_on_device(name, {"tokens": input_ids, "positions": positions})
+        slots, known = context_of_forward()
+        self._watch.inner_on_device(f"context of {name}", slots, **known)
         count = positions.shape[-1]
         hidden = torch.empty((count, self._hidden_size), device="cuda")
 
@@ -54,8 +58,25 @@ class Hollow:
 
         def work(given: list[Tensor], made: list[Tensor]) -> None:
             position, token = given[0][:, 0].long(), given[0][:, 1].long()
-            made[0].zero_()
-            made[0].scatter_(1, says(token, position)[:, None], 10.0)
+            made[0].fill_(_OTHERS)
+            made[0].scatter_(1, says(token, position)[:, None], _LIKELY)
 
         self._session.launch("logits (scripted)", [hidden], [logits], work)
         return logits
+
+
+def context_of_forward() -> tuple[dict[str, Tensor], dict[str, object]]:
+    """What vLLM's forward context has for layers: the slots of each, as far as a release gives them
+    there; which layers have metadata, and the batch that a captured graph is chosen by.
+    """
+    from vllm.forward_context import get_forward_context
+
+    context = get_forward_context()
+    slots = getattr(context, "slot_mapping", None)
+    metadata = getattr(context, "attn_metadata", None)
+    described = getattr(context, "batch_descriptor", None)
+    known: dict[str, object] = {
+        "layers": sorted(metadata) if isinstance(metadata, dict) else None,
+        "batch": None if described is None else str(described),
+    }
+    return dict(slots) if isinstance(slots, dict) else {}, known

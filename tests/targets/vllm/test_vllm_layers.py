@@ -1,0 +1,67 @@
+"""What layers are told of a step, without what pads it."""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from racegate.targets.vllm.inside.layers import owned, watch_layers
+
+GDN = "vllm.v1.attention.backends.gdn_attn"
+TRITON = "vllm.v1.attention.backends.triton_attn"
+
+
+class Notes:
+    """A watch that keeps what it is shown."""
+
+    def __init__(self) -> None:
+        self.inner: list[tuple[str, dict[str, Any], dict[str, object]]] = []
+
+    def inner_on_device(self, name: str, tensors: dict[str, Any], **known: object) -> None:
+        self.inner.append((name, tensors, known))
+
+
+class Metadata:
+    """Of two prefills and one row with drafts; what is behind is nobody's."""
+
+    def __init__(self, **changed: object) -> None:
+        vars(self).update(num_prefills=2, num_decodes=0, num_spec_decodes=1, max_query_len=9)
+        vars(self).update(num_prefill_tokens=11, num_decode_tokens=0, num_spec_decode_tokens=4)
+        vars(self).update(changed)
+
+
+def test_tensors_are_cut_to_what_is_somebodys(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.Tensor, "is_cuda", property(lambda tensor: tensor.device is not None))
+    made = Metadata(
+        spec_query_start_loc=torch.tensor([0, 4, 99]),
+        has_initial_state=torch.tensor([True, False, True]),
+        spec_token_indx=None,
+    )
+    found = owned(made, vars(made))
+    kept = {name: tensor.tolist() for name, tensor in found.items()}
+    assert kept == {"spec_query_start_loc": [0, 4], "has_initial_state": [True, False]}
+
+
+@pytest.mark.parametrize(("rows", "seen"), [(["A"], 1), ([], 0)])
+def test_counts_are_told_while_requests_are_served(
+    monkeypatch: pytest.MonkeyPatch, rows: list[str], seen: int
+) -> None:
+    """While the engine starts, builders make metadata of nobody."""
+    for path in ("vllm", "vllm.v1", "vllm.v1.attention", "vllm.v1.attention.backends"):
+        monkeypatch.setitem(sys.modules, path, ModuleType(path))
+    for path, name in ((GDN, "GDNAttentionMetadataBuilder"),
+                       (TRITON, "TritonAttentionMetadataBuilder")):  # fmt: skip
+        module: Any = ModuleType(path)
+        builder = SimpleNamespace(build=lambda common: Metadata(max_query_len=common))
+        setattr(module, name, builder)
+        monkeypatch.setitem(sys.modules, path, module)
+    watch: Any = Notes()
+    watch_layers(watch, lambda: rows)
+    made = sys.modules[TRITON].TritonAttentionMetadataBuilder.build(7)  # type: ignore[attr-defined]
+    assert made.max_query_len == 7 and len(watch.inner) == seen
+    for name, tensors, known in watch.inner:
+        assert (name, tensors, known["rows"], known["max_query_len"]) == ("layers", {}, rows, 7)
