@@ -24,9 +24,10 @@ class RankEnding(msgspec.Struct, frozen=True, kw_only=True):
 
 class RanksOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """How all of them ended, and what they did wrong together. is_stopped: the run did not come to
-    its end by itself
+    its end by itself; is_hanging: because it stood still, for a reason that nobody sees
     """
 
     ranks: tuple[RankEnding, ...]
     findings: tuple[RankFinding, ...] = ()
     is_stopped: bool = False
+    is_hanging: bool = False

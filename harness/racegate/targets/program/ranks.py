@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from racegate.history.finding import Race, Side
+from racegate.history.finding import Race, Side, place_name
 from racegate.history.schedule import AccessPlace
 from racegate.interpose.errors import ExitCode
 from racegate.interpose.outcome import Ending, Observation, Outcome
@@ -34,6 +34,9 @@ def merged(ran: RanksOutcome) -> Outcome:
     ending, exit_code, first = told.ending, told.exit_code, ends[0]
     if ran.is_stopped and ran.findings and ending is not Ending.NOT_MODELLED:
         ending, exit_code, message = Ending.STUCK, ExitCode.FINDING, ran.findings[0].title
+    elif ran.is_hanging:
+        ending, exit_code = Ending.TIMED_OUT, ExitCode.BROKEN_HARNESS
+        message = "the program hangs: all ranks stand still, and nobody sees why" + stood_text(ran)
     return Outcome(
         ending=ending,
         exit_code=exit_code,
@@ -51,6 +54,16 @@ def merged(ran: RanksOutcome) -> Outcome:
         gpu=first.gpu,
         compiled_regions=sum(end.compiled_regions for end in ends),
         ranks=len(ends),
+    )
+
+
+def stood_text(ran: RanksOutcome) -> str:
+    """Where the ranks stood when they were stopped, a line for each thread."""
+    return "".join(
+        f"\n  rank {rank} stood at {place_name(stack)}"
+        for rank, end in enumerate(ran.ranks)
+        for stack in end.stood
+        if stack
     )
 
 
