@@ -141,4 +141,4 @@ def test_the_page_to_start_with_leads_to_a_red_gate(
     red = CliRunner().invoke(app, shlex.split(command)[1:])
     assert red.exit_code == 1, red.output
     assert "1 DIVERGENT loss/delivered" in red.stdout
-    assert 'tests="1" failures="1"' in (tmp_path / "junit.xml").read_text()
+    assert 'tests="1" errors="0" failures="1"' in (tmp_path / "junit.xml").read_text()
