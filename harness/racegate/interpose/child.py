@@ -351,6 +351,7 @@ def run_ranks(child: Child, job: Job) -> None:
         leave(run_program(child, list(job.argv), job.path))
 
     outcome = lead(job.ranks, Path(job.stacks), begin, is_quiet=job.is_quiet)
+    outcome = msgspec.structs.replace(outcome, holds=job.plan.holds)
     Path(job.result).write_bytes(msgspec.json.encode(outcome))
     leave(0)
 

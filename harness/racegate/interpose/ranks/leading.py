@@ -11,13 +11,14 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
 
 import msgspec
 import torch
 
+from racegate.history.finding import Stack
 from racegate.interpose.program.leftovers import fork
 from racegate.interpose.program.timeouts import STACKS_SIGNAL
 from racegate.interpose.ranks.group.findings import RankFinding
@@ -89,6 +90,7 @@ class _Run:
     is_quiet: bool = False
     is_hanging: bool = False
     stop_s: float = 0.0
+    stood: list[tuple[Stack, ...]] = field(default_factory=list)
 
     @property
     def living(self) -> list[tuple[int, _Process]]:
@@ -311,6 +313,7 @@ def _settle(run: _Run) -> None:
 def _stop(run: _Run) -> None:
     """Ranks say what they have found, and end."""
     run.is_stopped, run.stop_s = True, time.monotonic() + STOP_S
+    run.stood = [tuple(one.stack for one in state.places) for state in run.matching.states]
     run.matching.mail.clear()
     for process in run.processes:
         _post(process, StopMessage())
@@ -334,7 +337,7 @@ def _outcome(run: _Run) -> RanksOutcome:
             code=process.code or 0,
             outcome=msgspec.Raw(data) if data else _NOTHING,
             ordered=ordered[rank],
-            stood=tuple(place.stack for place in run.matching.states[rank].places),
+            stood=run.stood[rank] if run.stood else (),
         )
         ends.append(end)
     return RanksOutcome(

@@ -94,8 +94,10 @@ class Matching:
             case NeedMessage():
                 self._need(self.meetings.nodes[rank, told.node])
             case WaitMessage():
-                self._wait(state, told)
-                self._need(self.meetings.nodes[rank, told.node])
+                node = self.meetings.nodes[rank, told.node]
+                if not node.is_answered:  # or its result is on the way, and wakes who waits
+                    self._wait(state, told)
+                    self._need(node)
             case SplitMessage():
                 self._wait(state, told)
                 self._split(rank, told)
