@@ -105,6 +105,7 @@ def install(
     _count_devices()
     track_arrays(session)
     track_events(session)
+    track_streams(session)
     track_backward(session)
     track_snapshots()
     atexit.register(library.hush)
@@ -177,6 +178,19 @@ def track_events(session: Session) -> None:
     torch.cuda.Event.query = query_event
     _set_member(torch.Event, "query", query_any)
     torch.cuda.Stream.query = query_stream
+
+
+def track_streams(session: Session) -> None:
+    """Where a program makes a stream: torch takes one from a pool, and asks the runtime once."""
+    make = torch.cuda.Stream.__new__
+
+    def making(cls: type, *args: Any, **kwargs: Any) -> Any:
+        stream = make(cls, *args, **kwargs)
+        if not {"stream_id", "stream_ptr"} & kwargs.keys():
+            session.origins.stream_made(stream.cuda_stream)
+        return stream
+
+    torch.cuda.Stream.__new__ = making
 
 
 def _set_member(owner: Any, name: str, value: Callable[..., Any]) -> None:
