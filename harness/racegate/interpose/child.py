@@ -40,6 +40,7 @@ from racegate.interpose.forkserver import JobServer
 from racegate.interpose.gpu.forward import ForwardLibrary
 from racegate.interpose.gpu.install import GpuDevice
 from racegate.interpose.gpus import GPUS, VIRTUAL_GPU, GpuFacts
+from racegate.interpose.kernels.interpreted.programs import ProgramRace, race_of_programs
 from racegate.interpose.kernels.memo import Memo
 from racegate.interpose.other_sources import PlaceWatch, read_instead
 from racegate.interpose.outcome import DEVICE, CompileMode, DeviceKind, Ending, Job, Outcome, Plan
@@ -56,7 +57,7 @@ from racegate.interpose.program.processes import seen_of_children, track_process
 from racegate.interpose.program.stdin import RewoundInput
 from racegate.interpose.program.timeouts import write_stacks_on_signal
 from racegate.order.findings import NamedConflict, races_of
-from racegate.order.recorder import Conflict
+from racegate.order.recorder import Conflict, PlaceLabels
 
 RESULT_FD_MIN = 512
 THREADS_LEFT = "threads that still ran at the end of the program (what they did later)"
@@ -87,6 +88,7 @@ class Child:
             library = Library(path)
             self.session = self._session_on(library, listener)
             self.installed = install(library, self.session, self.refuse, memo)
+            self.installed.triton.on_race = self._name_programs
         self._kind = kind
         self._name_buffer = name_buffer
         self._result = Path()
@@ -95,6 +97,8 @@ class Child:
         self._gpu: GpuFacts | None = None
         self._path = ""
         self._named: dict[int, NamedConflict] = {}
+        self._in_launches: dict[str, Race] = {}
+        self._places_in_kernels = PlaceLabels()
         self._places = PlaceWatch(self.session)
         self.run = ProgramRun(self.findings, self.installed.read)
 
@@ -173,7 +177,8 @@ class Child:
         """All conflicts so far, in the order in which they were found."""
         self.session.drain()
         session, found = self.session, list(self._named.values())
-        return races_of(found, session.recorder.lanes, parts=session.parts, within=session.within)
+        races = races_of(found, session.recorder.lanes, parts=session.parts, within=session.within)
+        return [*races, *self._in_launches.values()]
 
     def finish(self, ending: Ending, exit_code: int, message: str = "") -> None:
         """Writes the result; nothing after this is judged. A process that the program forked and
@@ -258,6 +263,20 @@ class Child:
         if reused_at is not None and freed and self._name_buffer is None:
             name = f"memory asked for at {place_name(freed)}, and freed"
         self._named[id(conflict)] = NamedConflict(conflict, name, reused_at)
+
+    def _name_programs(self, kernel: str, race: ProgramRace) -> None:
+        """Two programs of a launch race. Known by its lines of the kernel, whoever launches it."""
+        label = self._places_in_kernels.label
+        found = race_of_programs(
+            kernel,
+            race,
+            (label(kernel, (race.first.place,)), label(kernel, (race.second.place,))),
+            stack=self.session.stack(),
+            buffer=self._buffer(race.low, race.high),
+        )
+        known = self._in_launches.get(found.signature)
+        count = 1 if known is None else known.count + 1
+        self._in_launches[found.signature] = msgspec.structs.replace(known or found, count=count)
 
 
 def facts_seen(properties: Any) -> GpuFacts:
