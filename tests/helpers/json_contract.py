@@ -58,6 +58,7 @@ from racegate.scenario.files import ScenarioEntry
 from racegate.scenario.spec import OwnScenario
 from racegate.targets.adapters.conformance import Conformance
 from racegate.targets.adapters.witness import AdapterWitness
+from racegate.targets.program.repairs.patches import PatchResult
 from racegate.targets.program.repairs.proof import ProgramRepair
 from racegate.targets.program.result import ProgramResult
 from racegate.targets.program.workflow.replay import ProgramReplay
@@ -110,6 +111,7 @@ CONTRACT = (
     Printed(what="explain --pair, if nothing orders the pair", struct=Racing, is_headed=True),
     Printed(what="explain --pair, if a path orders it", struct=Ordered, is_headed=True),
     Printed(what="repair", struct=ProgramRepair),
+    Printed(what="repair --patch", struct=PatchResult),
     Printed(what="ops", struct=OpsObject),
     Printed(what="fuzz", struct=FuzzObject),
     Printed(what="search of vllm, sglang, adapter and torch", struct=FuzzObject),

@@ -5,16 +5,31 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+import msgspec
+import pytest
+from litmus.registry import Expected, load
+from repairs import RepairedProgram, table
+
 from cuda_torch import needs_cuda_torch
 from racegate.history.exit_code import ExitCode
-from racegate.report.targets.repairs import render_repair
+from racegate.interpose.errors import BadInput
+from racegate.interpose.outcome import Ending, Plan
+from racegate.report.targets.repairs import render_patch, render_repair
 from racegate.targets.program.judge import judge_on
-from racegate.targets.program.launch import DeviceServer, checked_program
+from racegate.targets.program.launch import DeviceServer, Program, checked_program
 from racegate.targets.program.repairs.edges import WaitKind
+from racegate.targets.program.repairs.exported import export_test, plain_source
+from racegate.targets.program.repairs.patches import (
+    PatchResult,
+    judge_patch,
+    patched,
+    read_patch,
+)
 from racegate.targets.program.repairs.proof import ProgramRepair, repair_program
 from repository import ROOT
 
 pytestmark = needs_cuda_torch
+REPORTS = ROOT / "reports" / "interposer"
 LOADER = ROOT / "docs" / "examples" / "loader.py"
 BEGIN = """
 import torch
@@ -165,8 +180,105 @@ def test_the_whole_device_is_waited_for_only_if_that_is_asked_for(
     assert not any("device waits" in text for text in repaired(device, tmp_path, READ).others)
 
 
-def test_threads_that_hand_nothing_over_are_told_so(device: DeviceServer, tmp_path: Path) -> None:
+HALF = """--- a/program.py
++++ b/program.py
+@@ -7,4 +7,5 @@
+
+ with torch.cuda.stream(side):
+     a.fill_(1)
++torch.cuda.synchronize()
+ b.copy_(a)
+"""
+OTHER_HALF = """--- program.py
++++ program.py
+@@ -12,2 +12,3 @@
+ with torch.cuda.stream(third):
++    third.wait_stream(torch.cuda.default_stream())
+     c.copy_(b)
+"""
+FIRST_TWICE = """@@ -6,2 +6,4 @@
+ torch.cuda.synchronize()
++side.wait_stream(third)
++torch.cuda.current_stream().wait_stream(side)
+
+"""
+
+
+def judged(
+    device: DeviceServer, folder: Path, diff: str, monkeypatch: pytest.MonkeyPatch
+) -> PatchResult:
+    monkeypatch.chdir(folder)
+    Path("program.py").write_text(TWO_EDGES)
+    patch = read_patch(diff, source="mine.diff")
+    program = checked_program((str(folder / "program.py"),))
+    return judge_patch(device, program, patch, source="mine.diff", runs_max=9)[0]
+
+
+def test_half_a_repair_is_refused_with_what_shows_the_other_half(
+    device: DeviceServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = judged(device, tmp_path, HALF, monkeypatch)
+    assert (len(found.repairs), len(found.leaves), found.exit_code) == (1, 1, ExitCode.FINDING)
+    assert found.leaves[0].holds
+    assert "torch.cuda.synchronize()" in found.host_waits[0]
+    assert "LEAVES" in render_patch(found, "mine.diff")
+
+
+def test_a_whole_repair_passes_and_what_it_does_not_need_is_named(
+    device: DeviceServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    diff = HALF.partition("@@")[0] + FIRST_TWICE + HALF[HALF.index("@@") :] + OTHER_HALF
+    found = judged(device, tmp_path, diff, monkeypatch)
+    assert (len(found.repairs), found.leaves, found.exit_code) == (2, (), ExitCode.CLEAN)
+    assert (found.after, found.unneeded) == ("PROVED", ("program.py:6",))
+
+
+@pytest.mark.parametrize(
+    ("diff", "said"),
+    [
+        ("nothing", "no change of a file"),
+        (HALF.replace("program.py", "gone.py"), "gone.py is neither"),
+        (HALF.replace("b.copy_(a)", "b.copy_(c)"), "does not fit"),
+    ],
+)
+def test_a_patch_that_does_not_fit_is_bad_input(
+    diff: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("program.py").write_text(TWO_EDGES)
+    with pytest.raises(BadInput, match=said):
+        patched(read_patch(diff, source="mine.diff"), source="mine.diff")
+
+
+def test_an_exported_test_passes_without_racegate(device: DeviceServer, tmp_path: Path) -> None:
+    """In it the program as it is corrupts a value when one copy is late; repaired it does not."""
+    program = checked_program((str(LOADER),))
+    (one,) = judge_on(device, program, explores=True, runs_max=9, is_quiet=True).judged
+    text = export_test(device, program, one.race.signature, one.holds)
+    assert "racegate" not in text
+    (tmp_path / "test_race.py").write_text(text)
+    exported = Program(("-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)))
+    ran = device.run(exported, Plan(), is_quiet=True)
+    assert (ran.ending, ran.exit_code) == (Ending.FINISHED, 0), ran.message
+    (tmp_path / "test_race.py").write_text(text.replace("!=", "=="))
+    assert device.run(exported, Plan(), is_quiet=True).exit_code == 1
+
+
+def test_a_program_that_observes_nothing_is_not_exported() -> None:
+    with pytest.raises(BadInput, match="observes nothing"):
+        plain_source("import torch\n")
+    with pytest.raises(BadInput, match="more of racegate"):
+        plain_source("import racegate\nracegate.observe('a', 1)\nracegate.recording()\n")
+
+
+def test_a_join_is_moved_before_what_it_orders(device: DeviceServer, tmp_path: Path) -> None:
     found = repaired(device, tmp_path, THREADS)
+    assert [(edge.kind, edge.waiter) for edge in found.edges] == [("moved", "host")]
+    assert "-worker.join()" in found.diff
+
+
+def test_threads_that_hand_nothing_over_are_told_so(device: DeviceServer, tmp_path: Path) -> None:
+    found = repaired(device, tmp_path, THREADS.replace("worker.join()", ""))
     assert (len(found.left), found.exit_code) == (1, ExitCode.FINDING)
     assert "hand over" in render_repair(found, "program.py")
 
@@ -185,3 +297,12 @@ def test_a_program_without_conflicts_needs_nothing(device: DeviceServer, tmp_pat
 def test_a_program_that_fails_is_not_repaired(device: DeviceServer, tmp_path: Path) -> None:
     found = repaired(device, tmp_path, "raise SystemExit(5)")
     assert found.exit_code == ExitCode.SCRIPT_FAILED
+
+
+def test_every_racy_litmus_program_is_repaired_or_the_reason_is_said() -> None:
+    """The table has all of them, and says what its file of results says."""
+    rows = msgspec.json.decode((REPORTS / "repairs.json").read_bytes(), type=list[RepairedProgram])
+    racy = [one.name for one in load().values() if one.expected is Expected.RACY]
+    assert [row.name for row in rows] == racy
+    assert [row.name for row in rows if not (row.is_proved or row.is_explained)] == []
+    assert (REPORTS / "repairs.md").read_text() == table(rows)

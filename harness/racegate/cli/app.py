@@ -91,6 +91,12 @@ COMMANDS = {
         "foreign.repair",
         "Repair a program: edges that are written, run and proved, as a diff.",
     ),
+    "export": LazyCommand(
+        CommandKind.FINDING,
+        "foreign.repair",
+        "Write a program's finding as a test that needs no racegate.",
+        app="export_app",
+    ),
     "explain": LazyCommand(
         CommandKind.FINDING, "look.explain", "Explain a witness, or how two operations are ordered."
     ),

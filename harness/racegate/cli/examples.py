@@ -14,6 +14,7 @@ EXAMPLES = {
     "run": "finish-and-condense --fault accepted-copy-after-row-move --html race.html",
     "replay": "mine.witness.json --times 100",
     "minimise": "mine.witness.json --witness smaller",
+    "export": "mine.witness.json --pytest test_mine.py",
     "repair": "train.py --epochs 1",
     "explain": "mine.witness.json --html race.html",
     "ops": "finish-and-condense --fault accepted-copy-after-row-move",

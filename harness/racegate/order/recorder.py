@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
+from typing import NamedTuple
 
 from racegate.history.finding import Frame
 from racegate.history.finding import Stack as Stack
@@ -24,7 +25,17 @@ from racegate.order.remedies import TriedEdges
 from racegate.order.remedies import Version as Version
 
 _NO_FRAME: Frame = ("", 0, "")
+OnPair = Callable[[Access, Access], None]
 Label = Callable[[str, Stack], str]  # of a kind and the stack: the name of the next operation
+
+
+class WaitTotal(NamedTuple):
+    """How many operations a wait covers that who waits did not know to be complete, all turns
+    together. host: where a thread waits; streams: where a stream does
+    """
+
+    host: int
+    streams: int
 
 
 @dataclass(slots=True)
@@ -53,6 +64,10 @@ class _Place:
 
     name: str
     count: int = 0
+
+
+def _forget_pair(first: Access, second: Access) -> None:
+    """Nobody asks for single pairs."""
 
 
 def place_of(label: str) -> str:
@@ -112,6 +127,7 @@ class Recorder:
         self.is_watched = self._order.is_watched
         self.label = PlaceLabels().label if label is None else label
         self.on_conflict = on_conflict
+        self._on_pair: OnPair = _forget_pair
         self._versions: dict[int, Version] = {}
         self._legacy = -1
         self._has_blocking = False
@@ -119,7 +135,11 @@ class Recorder:
         self._open: dict[int, list[Conflict]] = {}
         self.positions: dict[str, AccessPlace] = {}
         self._asked: Clock = []  # what allocators have found complete
-        self._priced: Counter[str] | None = None
+        self._priced: dict[str, WaitTotal] | None = None
+
+    def tell_pairs(self, on_pair: OnPair) -> None:
+        """From now on each pair of accesses of a conflict is told."""
+        self._on_pair = on_pair
 
     @property
     def events(self) -> int:
@@ -128,13 +148,11 @@ class Recorder:
 
     def price_waits(self) -> None:
         """From now on it is counted what waits have to wait for."""
-        self._priced = Counter()
+        self._priced = {}
 
     @property
-    def prices(self) -> dict[str, int]:
-        """By `file:line` of a wait, how many operations it covers that its lane did not know to be
-        complete; empty if nobody asked for it.
-        """
+    def prices(self) -> dict[str, WaitTotal]:
+        """What waits have cost, by their `file:line`; empty if nobody asked for it."""
         return dict(self._priced or {})
 
     def last_access(self) -> Access:
@@ -269,6 +287,7 @@ class Recorder:
                 known.pairs.append(pair)
                 known.count = len(known.pairs)
                 known.remedies.try_pair(first, self._versions.values())
+                self._on_pair(first, access)
             if is_new and self.on_conflict is not None:
                 self.on_conflict(known)
 
@@ -281,11 +300,15 @@ class Recorder:
         if self._priced is None or not stack:
             return
         pairs = zip_longest(covered, self.lanes.clock(lane), fillvalue=0)
-        self._priced[f"{stack[0][0]}:{stack[0][1]}"] += sum(
+        new = sum(
             max(0, number - known)
             for other, (number, known) in enumerate(pairs)
             if not self.lanes.is_host(other)
         )
+        place = f"{stack[0][0]}:{stack[0][1]}"
+        host, streams = self._priced.get(place, WaitTotal(0, 0))
+        is_host = self.lanes.is_host(lane)
+        self._priced[place] = WaitTotal(host + new * is_host, streams + new * (not is_host))
 
     def _joined(self, lane: int, version: Version, stack: Stack, by: str) -> None:
         """What a wait of this lane says of its conflicts. version: what was waited for"""

@@ -166,18 +166,38 @@ def test_what_no_scenario_runs_is_told_and_not_judged(release: Path) -> None:
     assert (never["scope"], never["is_whole"], never["lines"]) == ("never", True, [12])
 
 
+def entries(survivors: list[Any], reason: str) -> str:
+    return "".join(
+        f'[[equivalent]]\nfile = "runner.py"\nscope = "count"\nbefore = "{one["before"]}"\n'
+        f'after = "{one["after"]}"\nreason = "{reason}"\n'
+        for one in survivors
+    )
+
+
+def test_what_a_survivor_lacks_is_told_and_counted(release: Path) -> None:
+    """A feature that no scenario turns on is left out of the second score."""
+    _, found = mutate(release)
+    survivors = [one for one in found["report"]["results"] if one["fate"] == "survived"]
+    missing, page = release / "missing.toml", release / "page.md"
+    missing.write_text(
+        entries(survivors[:1], "configuration: a limit of two")
+        + entries(survivors[1:], "scenario: many rows")
+    )
+    ran, told = mutate(release, "--missing", str(missing), "--markdown", str(page))
+    text = page.read_text()
+    others = len(survivors) - 1
+    assert ran.exit_code == ExitCode.FINDING and len(told["missing"]) == len(survivors)
+    assert f"configuration (1), scenario ({others})." in text and "a limit of two" in text
+    killed = sum(one["fate"] == "killed" for one in found["report"]["results"])
+    assert f"were noticed: {killed} of {killed + others}." in " ".join(text.split())
+
+
 def test_it_goes_on_where_it_was_and_takes_reasons(release: Path) -> None:
     keep, reasons = release / "keep.jsonl", release / "equivalent.toml"
     _, first = mutate(release, "--keep", str(keep))
     size = keep.stat().st_size
     survivors = [one for one in first["report"]["results"] if one["fate"] == "survived"]
-    reasons.write_text(
-        "".join(
-            f'[[equivalent]]\nfile = "runner.py"\nscope = "count"\nbefore = "{one["before"]}"\n'
-            f'after = "{one["after"]}"\nreason = "the limit is never reached"\n'
-            for one in survivors
-        )
-    )
+    reasons.write_text(entries(survivors, "the limit is never reached"))
     page = release / "page.md"
     ran, again = mutate(
         release, "--keep", str(keep), "--equivalent", str(reasons), "--markdown", str(page)

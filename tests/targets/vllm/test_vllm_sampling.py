@@ -78,6 +78,7 @@ def metadata(**changed: object) -> SimpleNamespace:
     known: dict[str, object] = {
         "temperature": torch.tensor([0.0, 0.5]), "top_p": None, "no_penalties": True,
         "presence_penalties": torch.tensor([1.0, 2.0]), "generators": {1: generator},
+        "output_token_ids": [[3], []],
     }  # fmt: skip
     return SimpleNamespace(**(known | changed))
 
@@ -102,6 +103,7 @@ def test_penalties_count_only_where_they_are_used(
     (_, unused), (_, used) = watch.inner
     assert "presence_penalties" not in unused
     assert used["presence_penalties"] == [1.0, 2.0]
+    assert used["outputs"] == [[3], []]
 
 
 def test_logits_are_told_by_their_sum_and_by_what_a_mask_leaves(

@@ -11,16 +11,21 @@ from typing import Annotated
 import typer
 
 from racegate.cli.foreign.torch import MemoryOption, SearchProgress
-from racegate.cli.options import JsonOption, RunTimeoutOption, tell
+from racegate.cli.options import JsonOption, RunTimeoutOption, place_to_write, say, tell, write_text
+from racegate.history.exit_code import ExitCode
 from racegate.history.schedule import Holds, parse_holds
 from racegate.interpose.outcome import DeviceKind
-from racegate.report.targets.repairs import render_repair
+from racegate.report.targets.repairs import render_patch, render_repair
+from racegate.scenario.untrusted.reading import read_text
 from racegate.scenario.untrusted.text import printable_lines
 from racegate.targets.common.server import PrintPlace
 from racegate.targets.program.launch import Program, checked_program, open_device
+from racegate.targets.program.repair import SOURCE_BYTES_MAX
 from racegate.targets.program.repairs.edges import WaitKind
+from racegate.targets.program.repairs.exported import export_test
+from racegate.targets.program.repairs.patches import judge_patch, read_patch
 from racegate.targets.program.repairs.proof import repair_program
-from racegate.targets.program.workflow.witness import PROGRAM_WITNESSES
+from racegate.targets.program.workflow.witness import PROGRAM_WITNESSES, save_witnesses
 
 app = typer.Typer(add_completion=False)
 
@@ -44,6 +49,18 @@ def repair(
         typer.Option(help="Who may be made to wait: device is the host, for the whole device."),
     ] = WaitLimit.HOST,
     runs: Annotated[int, typer.Option(min=3, help="Runs that may be made.")] = 200,
+    patch: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Judge this diff: what it repairs, leaves and adds."),
+    ] = None,
+    witness: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            callback=place_to_write,
+            help="With --patch: write what replays each DIVERGENT conflict that is left.",
+        ),
+    ] = None,
     memory: MemoryOption = 0,
     timeout: RunTimeoutOption = 0.0,
     json: JsonOption = None,
@@ -54,6 +71,8 @@ def repair(
     """
     subject, wanted, holds = _read(program, memory=memory, timeout_s=timeout)
     stdout = PrintPlace.STDERR
+    if patch is not None:
+        raise typer.Exit(_judge(subject, patch, witness, runs_max=runs, json=json))
     with open_device(stdout=stdout) as device, SearchProgress() as progress:
         found = repair_program(
             device,
@@ -69,6 +88,21 @@ def repair(
     raise typer.Exit(found.exit_code)
 
 
+def _judge(
+    program: Program, file: Path, witness: Path | None, *, runs_max: int, json: str | None
+) -> ExitCode:
+    """A patch of the user's. The witnesses are of the program with the patch in its files."""
+    patch = read_patch(read_text(file, SOURCE_BYTES_MAX), source=str(file))
+    with open_device(stdout=PrintPlace.STDERR) as device:
+        found, verdict, changed = judge_patch(
+            device, program, patch, source=str(file), runs_max=runs_max
+        )
+    tell(json, found, lambda: print(printable_lines(render_patch(found, str(file)))))
+    for written in save_witnesses(verdict, changed, witness) if witness is not None else ():
+        say(f"wrote {written}: of the program with {file} in its files")
+    return found.exit_code
+
+
 def _show(diff: str, text: str) -> None:
     print(diff, end="")
     print(text, file=sys.stderr)
@@ -82,3 +116,25 @@ def _read(argv: list[str], *, memory: int, timeout_s: float) -> tuple[Program, s
     witness = PROGRAM_WITNESSES.load(Path(argv[0]))
     program = witness.subject.checked(DeviceKind.VIRTUAL, timeout_s=timeout_s)
     return program, witness.signature, parse_holds(witness.holds)
+
+
+export_app = typer.Typer(add_completion=False)
+
+
+@export_app.command("export")
+def export(
+    witness: Annotated[Path, typer.Argument(metavar="WITNESS", help="Of a program.")],
+    pytest: Annotated[
+        Path,
+        typer.Option("--pytest", metavar="FILE", callback=place_to_write, help="The test's file."),
+    ],
+) -> None:
+    """Write the finding of a witness as a test that needs no racegate: the program corrupts when
+    one operation is late, and with its repair it does not.
+    """
+    known = PROGRAM_WITNESSES.load(witness)
+    program = known.subject.checked(DeviceKind.VIRTUAL)
+    with open_device(stdout=PrintPlace.STDERR) as device:
+        text = export_test(device, program, known.signature, parse_holds(known.holds))
+    write_text(pytest, text)
+    say(f"wrote {pytest}: pytest {pytest} on a GPU, or racegate torch run -m pytest {pytest}")

@@ -49,6 +49,10 @@ class CallKind(IntEnum):
     BAD_DEVICE = 11
     ISSUED = 12
     GRAPH_NODES = 13
+    VALUE_WAIT = 14
+    NCCL = 15
+    NCCL_JOIN = 16
+    NCCL_SPLIT = 17
 
 
 class LogEntry(NamedTuple):
@@ -179,7 +183,7 @@ class Library:
 
     def __init__(self, path: Path) -> None:
         self._library = ctypes.CDLL(str(path))
-        for name in ("vg_drain", "vg_event_version", "vg_capture_of"):
+        for name in ("vg_drain", "vg_event_version", "vg_capture_of", "vg_take_asked"):
             getattr(self._library, name).restype = _WORD
         self._library.vg_drain.argtypes = [ctypes.c_void_p, _WORD]
         self._library.vg_capture_of.argtypes = [_WORD]
@@ -216,6 +220,14 @@ class Library:
     def set_gpu(self, name: str, numbers: tuple[int, ...]) -> None:
         """What the virtual device says of itself. Its memory is that of `limit_memory`."""
         self._library.vg_set_gpu(name.encode(), (ctypes.c_int * len(numbers))(*numbers))
+
+    def set_gpus(self, count: int) -> None:
+        """How many the program sees; it uses one of them."""
+        self._library.vg_set_gpus(count)
+
+    def take_asked(self) -> int:
+        """The event that this thread was last told is not complete, once; 0: none."""
+        return int(self._library.vg_take_asked())
 
     def hush(self) -> None:
         """No call asks Python any more: the interpreter ends."""

@@ -22,8 +22,9 @@ from racegate.jobs.versions.cells import (
     pairs_of,
 )
 from racegate.jobs.versions.running import Keep
-from racegate.targets.common.environment import Run, Say, run_pip
+from racegate.targets.common.environment import Run, run_pip
 from racegate.targets.common.search import Effect
+from racegate.targets.common.setup.progress import Say
 from racegate.targets.program.environment import environment_for, judge_in, version_of
 from racegate.targets.program.result import ProgramResult
 

@@ -111,8 +111,13 @@ def render_release_mutants(found: ReleaseMutationObject, command: str) -> str:
     """The committed page of a release's mutants. command: that makes it again"""
     mutation = found.mutation
     results = mutation.report.results
+    lacks = Counter(lack_of(text) for text in mutation.missing.values())
     return render(
         "release_mutants.md.j2",
+        lacks=lacks,
+        shown=score_of(
+            [one for one in results if lack_of(mutation.missing.get(one.key, "")) != CONFIGURATION]
+        ),
         mutation=mutation,
         report=mutation.report,
         command=command,
@@ -126,6 +131,17 @@ def render_release_mutants(found: ReleaseMutationObject, command: str) -> str:
         unrun=_unrun(mutation),
         cpu_s=sum(result.cpu_s for result in results),
     )
+
+
+# What is said of a survivor begins with what it lacks: another configuration of the engine, a
+# scenario or an observation.
+CONFIGURATION = "configuration"
+NOT_LOOKED_AT = "nobody has looked"
+
+
+def lack_of(text: str) -> str:
+    """The first words of what would notice a survivor."""
+    return text.partition(":")[0] or NOT_LOOKED_AT
 
 
 def _unrun(mutation: ReleaseMutation) -> dict[str, tuple[list[UnrunEntry], list[str]]]:

@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
+from racegate.targets.program.repairs.patches import PatchResult
 from racegate.targets.program.repairs.proof import ProgramRepair, PutIn, UnrepairedRace
-
-_WAITS = {
-    "nobody": "nobody waits",
-    "stream": "a stream waits",
-    "host": "the host waits",
-    "device": "the host waits for the whole device",
-}
 
 
 def render_repair(found: ProgramRepair, command: str) -> str:
@@ -27,6 +21,23 @@ def render_repair(found: ProgramRepair, command: str) -> str:
     return "\n".join([*lines, _closing(found, command)])
 
 
+def render_patch(found: PatchResult, name: str) -> str:
+    """What a patch does to a program. name: of the patch"""
+    lines = [f"repairs  {signature}" for signature in found.repairs]
+    for one in found.leaves:
+        lines += [f"LEAVES   {one.signature} {one.buffer}", f"  edge   {one.edge}"]
+        lines += [f"  shown  under: {hold}" for hold in one.holds]
+    lines += [f"ADDS     {signature}: a conflict that was not there" for signature in found.adds]
+    lines += [f"CHANGES  {found.refused}"] if found.refused else []
+    lines += [f"not needed: the change at {place}" for place in found.unneeded]
+    lines += [f"the host waits at {text}" for text in found.host_waits]
+    half = "all of it" if not found.leaves else f"{len(found.leaves)} conflicts are left"
+    said = half if found.repairs or found.leaves else "nothing was to be repaired"
+    return "\n".join(
+        [*lines, f"racegate: {name}: before {found.before}, after {found.after}: {said}"]
+    )
+
+
 def _under(found: ProgramRepair) -> str:
     return f"under the holds of the witness  {found.under_holds}"
 
@@ -34,19 +45,11 @@ def _under(found: ProgramRepair) -> str:
 def _edge_lines(at: int, edge: PutIn) -> list[str]:
     return [
         f"edge {at}  {edge.words}",
-        f"  price    {price_text(edge)}",
+        f"  price    {edge.price}",
         f"  repairs  {', '.join(edge.repairs)}",
         f"  without  {', '.join(edge.without)} again",
         "",
     ]
-
-
-def price_text(edge: PutIn) -> str:
-    """Who waits for an edge, and for how much."""
-    if edge.waiter == "nobody":
-        return _WAITS[edge.waiter]
-    plural = "" if edge.operations == 1 else "s"
-    return f"{_WAITS[edge.waiter]}, for {edge.operations} operation{plural} that it did not know of"
 
 
 def _left_lines(one: UnrepairedRace) -> list[str]:

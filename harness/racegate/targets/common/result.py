@@ -88,7 +88,7 @@ def wrong_lines(told: ReleaseRun) -> list[str]:
     """What is wrong in a run by itself."""
     lines = [
         f"step {wrong.step}: {wrong.what}: {wrong.used} used, {wrong.true} true"
-        for wrong in told.wrong
+        for wrong in (*told.wrong, *(one for one in told.untrue if one not in told.wrong))
     ]
     for name, tokens in told.delivered.items():
         plain = told.plain.get(name, ())
@@ -99,8 +99,8 @@ def wrong_lines(told: ReleaseRun) -> list[str]:
 
 def change_lines(landing: LandingRun[ReleaseRun]) -> list[str]:
     """What is other in a landing than in the run in which nothing was held."""
-    held = landing.what
-    lines = wrong_lines(held)
+    held, before = landing.what, wrong_lines(landing.base)
+    lines = [line for line in wrong_lines(held) if line not in before]
     change = _first_change(landing.base.observations, held.observations)
     if change and not lines:
         lines.append(change)

@@ -91,13 +91,17 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     traces: bool = False
 
 
+# A number, or several: token ids, blocks, names of requests.
+WrongValue = int | float | str | list[int | float | str]
+
+
 class Wrong(StrictStruct, frozen=True, kw_only=True):
     """A value of the engine that is not the true one. what: in words, with request and row"""
 
     step: int
     what: str
-    used: int | list[int]
-    true: int | list[int]
+    used: WrongValue
+    true: WrongValue
 
 
 class ReleaseRun(Outcome, frozen=True, kw_only=True):
@@ -108,6 +112,9 @@ class ReleaseRun(Outcome, frozen=True, kw_only=True):
         schedules change; two versions of an engine are compared by them
     delivered, plain: tokens by request, and those of plain decoding
     wrong: values that are not true by themselves, whatever the schedule
+    untrue: where nothing was held, values that are not what the scenario makes true, also of values
+        that legal schedules change
+    compared: how many values of each observed field were compared with what is true
     counters: what was exercised, by the names of a scenario's `expect`
     gaps: per held operation, the accesses to its bytes that came while it was held
     turns: of a recorded run: the turn of the engine's loop in which an operation that races is
@@ -123,6 +130,8 @@ class ReleaseRun(Outcome, frozen=True, kw_only=True):
     delivered: dict[str, tuple[int, ...]] = msgspec.field(default_factory=dict)
     plain: dict[str, tuple[int, ...]] = msgspec.field(default_factory=dict)
     wrong: tuple[Wrong, ...] = ()
+    untrue: tuple[Wrong, ...] = ()
+    compared: dict[str, int] = msgspec.field(default_factory=dict)
     counters: dict[str, int] = msgspec.field(default_factory=dict)
     gaps: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
     turns: dict[str, int] = msgspec.field(default_factory=dict)
@@ -155,7 +164,7 @@ class ReleaseRun(Outcome, frozen=True, kw_only=True):
         does not give, an engine that failed.
         """
         is_failed = self.exit_code or self.ending is Ending.FAILED
-        return bool(self.wrong or self.delivered != self.plain or is_failed)
+        return bool(self.wrong or self.untrue or self.delivered != self.plain or is_failed)
 
     def differs(self, base: Outcome, *, unstable: Collection[str] = ()) -> bool:
         """Whether something is not what it is in another run: all of it is compared."""

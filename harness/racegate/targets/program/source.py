@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 EVENT, RETURNED = "landed", "returned"
+HANDOVERS = ("join", "result", "shutdown", "get", "acquire")  # calls that wait for another thread
 NAME = "@event@"  # stands in lines until the names of a source are known
 
 
@@ -76,6 +77,13 @@ class PythonSource:
 
     # ---- what stands where
 
+    @property
+    def imports_torch(self) -> bool:
+        """Whether the module knows torch by that name."""
+        imports = [one for one in self._tree.body if isinstance(one, ast.Import)]
+        aliases = [alias for one in imports for alias in one.names]
+        return "torch" in {alias.asname or alias.name.partition(".")[0] for alias in aliases}
+
     def statement(self, line: int) -> str:
         """The text of the simple statement that a line is in, without its indentation. Raises
         NoPlaceError.
@@ -115,6 +123,19 @@ class PythonSource:
         ]
         return name if is_whole and targets.count(name) == 1 else None
 
+    def handovers_behind(self, line: int) -> tuple[int, ...]:
+        """The lines of statements behind a line, in its function, that wait for another thread."""
+        scope = self._scopes(self._innermost(line))[0]
+        found = [
+            node.lineno
+            for node in _statements(scope)
+            if isinstance(node, ast.Expr)
+            and isinstance(node.value, ast.Call)
+            and isinstance(node.value.func, ast.Attribute)
+            and node.value.func.attr in HANDOVERS
+        ]
+        return tuple(sorted(at for at in found if at > line))
+
     def home(self, first: int, second: int) -> EventPlace:
         """Where an event lives that is recorded at one line and waited for at another. Raises
         NoPlaceError.
@@ -133,10 +154,7 @@ class PythonSource:
     def _made_in(self, scope: ast.AST, statements: Sequence[ast.stmt]) -> EventPlace:
         """A variable of a function or of the module, made before the first of the statements."""
         begun = min((self._directly_in(scope, one) for one in statements), key=_first_line)
-        imports = [one for one in self._tree.body if isinstance(one, ast.Import)]
-        aliases = [alias for one in imports for alias in one.names]
-        names = {alias.asname or alias.name.partition(".")[0] for alias in aliases}
-        imported = "" if "torch" in names else "import torch\n"
+        imported = "" if self.imports_torch else "import torch\n"
         text = f"{imported}{NAME} = torch.cuda.Event()"
         return EventPlace(NAME, LineEdit(_first_line(begun), LineSide.BEFORE, text))
 

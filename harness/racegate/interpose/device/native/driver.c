@@ -9,13 +9,18 @@
 
 int cuInit(unsigned flags) { (void)flags; return 0; }
 int cuDriverGetVersion(int *v) { *v = VG_CUDA_VERSION; return 0; }
-int cuDeviceGetCount(int *n) { *n = 1; return 0; }
-int cuDeviceGet(int *device, int ordinal) { *device = ordinal; return ordinal ? 101 : 0; }
+int cuDeviceGetCount(int *n) { return (int)cudaGetDeviceCount(n); }
+int cuDeviceGet(int *device, int ordinal) {
+    int count = 0;
+    cudaGetDeviceCount(&count);
+    *device = ordinal;
+    return ordinal >= 0 && ordinal < count ? 0 : 101;
+}
 int cuDeviceGetAttribute(int *value, int attribute, int device) { return (int)cudaDeviceGetAttribute(value, attribute, device); }
 int cuMemGetInfo_v2(size_t *free, size_t *total) { return (int)cudaMemGetInfo(free, total); }
 int cuCtxGetCurrent(void **context) { *context = (void *)1; return 0; }
 int cuCtxSetCurrent(void *context) { (void)context; return 0; }
-int cuCtxGetDevice(int *device) { *device = 0; return 0; }
+int cuCtxGetDevice(int *device) { return (int)cudaGetDevice(device); }
 int cuDevicePrimaryCtxRetain(void **context, int device) { (void)device; *context = (void *)1; return 0; }
 int cuDevicePrimaryCtxGetState(int device, unsigned *flags, int *active) {
     (void)device;
@@ -50,6 +55,16 @@ int cuMemcpyBatchAsync(uint64_t *to, uint64_t *from, size_t *sizes, size_t count
     return cuMemcpyBatchAsync_v2(to, from, sizes, count, attributes, firsts, attribute_count, stream);
 }
 #endif
+/* What stands behind it has not happened until the host waits for it, as behind a kernel that takes long. */
+int cuStreamWaitValue32_v2(void *stream, uint64_t address, uint32_t value, unsigned flags) {
+    int is_there = (int32_t)(*(volatile uint32_t *)(uintptr_t)address - value) >= 0;
+    if (flags) return vg_unmodelled("cuStreamWaitValue32 with another condition than that the value is reached");
+    if (!is_there) vg_call(CALL_VALUE_WAIT, (uint64_t)(uintptr_t)stream, 0, 0, 0, NULL);
+    return 0;
+}
+int cuStreamWaitValue32(void *stream, uint64_t address, uint32_t value, unsigned flags) {
+    return cuStreamWaitValue32_v2(stream, address, value, flags);
+}
 static int is_from(const void *caller, const char *library) {
     Dl_info found;
     return dladdr(caller, &found) && found.dli_fname && strstr(found.dli_fname, library);

@@ -57,6 +57,10 @@ class Watch:
         """
         self.inner.append(self._on_device(name, tensors, known, looks))
 
+    def inner_on_host(self, name: str, **values: object) -> None:
+        """As `on_host`, of values that legal schedules may change."""
+        self.inner.append((self.step, name, dict(values)))
+
     def own(self) -> AbstractContextManager[None]:
         """What is done inside is no doing of the engine."""
         return self._session.own()

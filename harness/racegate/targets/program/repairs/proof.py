@@ -17,20 +17,21 @@ from racegate.scenario.strict import StrictStruct
 from racegate.targets.program.judge import judge_on
 from racegate.targets.program.launch import DeviceServer, Program
 from racegate.targets.program.repair import diff_of
+from racegate.targets.program.repairs.candidates import PossibleEdges, probing
 from racegate.targets.program.repairs.choice import cheapest_sets
-from racegate.targets.program.repairs.edges import (
-    PossibleEdges,
-    SourceEdge,
-    SourceFiles,
-    WaitKind,
-    probing,
-)
+from racegate.targets.program.repairs.edges import SourceEdge, SourceFiles, WaitKind
 from racegate.targets.program.repairs.trials import EdgeTrial, RunsSpentError, Trials, cost_of
 from racegate.targets.program.source import NoPlaceError
 
 SETS_MAX = 4  # tried together, the cheapest first
 EACH_MAX = 12  # candidates of one cause
 SCHEMA = "racegate.repair/1"
+WAITS = {
+    "nobody": "nobody waits",
+    "stream": "a stream waits",
+    "host": "the host waits",
+    "device": "the host waits for the whole device",
+}
 OnTrial = Callable[[int, int], object]
 
 
@@ -49,6 +50,15 @@ class PutIn(StrictStruct, frozen=True, kw_only=True):
     operations: int
     repairs: tuple[str, ...]
     without: tuple[str, ...]
+
+    @property
+    def price(self) -> str:
+        """Who waits for it, and for how much, in words."""
+        waits = WAITS[self.waiter]
+        if self.waiter == "nobody":
+            return waits
+        plural = "" if self.operations == 1 else "s"
+        return f"{waits}, for {self.operations} operation{plural} that it did not know of"
 
 
 class UnrepairedRace(StrictStruct, frozen=True, kw_only=True):
@@ -126,7 +136,7 @@ class _Attempt:
             candidates = PossibleEdges(trials.texts, places)
             for group in by_cause(races):
                 edges = _interleaved(
-                    [list(candidates.of(race, waiter_max=self.waiter_max)) for race in group]
+                    [candidates.of(race, waiter_max=self.waiter_max) for race in group]
                 )
                 for edge in edges[: EACH_MAX + 2 * len(group)]:
                     if edge not in tried:
@@ -171,6 +181,16 @@ class _Attempt:
                 if not less.refused and covered <= less.gone:
                     return self._needed(less, covered)
         return together
+
+
+def repairing_edges(trials: Trials) -> tuple[SourceEdge, ...]:
+    """The cheapest edges that order what can be ordered of a program whose trials have begun."""
+    races = trials.base.outcome.findings
+    names = frozenset(race.signature for race in races)
+    attempt = _Attempt(trials, names, WaitKind.HOST, lambda made, most: None)
+    attempt.try_all(races)
+    best = attempt.best()
+    return () if best is None else best.edges
 
 
 def repair_program(
@@ -289,7 +309,7 @@ def _why_not(race: Race, said: Sequence[str], *, is_complete: bool) -> str:
     if race.first.is_host:
         return (
             f"{race.first.lane} touches it first: threads have to hand over to each other (a "
-            "queue, a lock, a join), no event of the device orders them"
+            "queue, a lock, a join), and none of their waits orders them where it could be moved to"
         )
     if race.first.lane == race.second.lane:
         return (

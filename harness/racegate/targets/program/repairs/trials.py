@@ -133,7 +133,9 @@ class Trials:
         if key not in self._made:
             texts, waits = self.texts.changed(edges)
             seen = self.run(self.repaired(texts))
-            prices = tuple(seen.outcome.waits.get(waits.get(at, ""), 0) for at in range(len(edges)))
+            prices = tuple(
+                sum(seen.outcome.waits.get(waits.get(at, ""), ())) for at in range(len(edges))
+            )
             self._made[key] = self._compared(key, seen, prices)
         return self._made[key]
 

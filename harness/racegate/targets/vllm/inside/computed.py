@@ -86,6 +86,18 @@ class Known(Script):
         name = self.scenario.requests[index].name
         return self._said.get(name, ())[: len(super().plain(index))]
 
+    def token_at(self, index: int, place: int) -> int | None:
+        prompt = self._prompts[index]
+        if place < len(prompt):
+            return prompt[place]
+        said = self._said.get(self.scenario.requests[index].name, ())
+        return said[place - len(prompt)] if place < len(prompt) + len(said) else None
+
+    def draft_at(self, owner: int, place: int) -> int | None:
+        said = self.token_at(owner, place) if place >= len(self._prompts[owner]) else None
+        is_wrong = place in self._wrong_places[owner]
+        return None if said is None else owner * WIDTH + (said + is_wrong) % WIDTH
+
     def draft(self, token: Tensor, position: Tensor) -> Tensor:
         index, place = token // WIDTH, position + 2
         rows, columns = index.clamp(0, REQUESTS_MAX - 1), place.clamp(0, PLACES_MAX - 1)

@@ -31,7 +31,7 @@ def params_of(request: Request) -> Any:
 
     chosen: dict[str, Any] = {}
     if request.temperature:
-        chosen |= {"seed": request.seed, **sampled_as(request.seed % SORTS)}
+        chosen |= {"seed": request.seed, **penalties_of(request)}
     if request.grammar_modulus:
         from vllm.sampling_params import StructuredOutputsParams
 
@@ -47,7 +47,12 @@ def params_of(request: Request) -> Any:
     )
 
 
-def sampled_as(sort: int) -> dict[str, Any]:
+def penalties_of(request: Request) -> dict[str, float]:
+    """Of a request that is sampled."""
+    return sampled_as(request.seed % SORTS)
+
+
+def sampled_as(sort: int) -> dict[str, float]:
     """Penalties. They leave the scripted token, almost ten ahead of the others, the only likely one
     at a low temperature. sort: below SORTS
     """

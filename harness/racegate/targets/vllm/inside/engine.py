@@ -21,6 +21,7 @@ from racegate.targets.vllm.inside.conditions import (
     leave_blocks,
     limit_drafts,
     params_of,
+    penalties_of,
     use_grammars,
     watch_conditions,
     watch_penalties,
@@ -29,6 +30,7 @@ from racegate.targets.vllm.inside.hollow import Hollow
 from racegate.targets.vllm.inside.layers import watch_layers
 from racegate.targets.vllm.inside.model import VOCAB, Script, config
 from racegate.targets.vllm.inside.sampling import watch_sampling
+from racegate.targets.vllm.inside.truth.compare import Truth
 from racegate.targets.vllm.inside.watch import (
     DRAFT_LEN,
     RunnerWatch,
@@ -38,6 +40,13 @@ from racegate.targets.vllm.inside.watch import (
     watch_rows,
     watch_scheduler,
     watch_zeroing,
+)
+from racegate.targets.vllm.inside.watch_steps import (
+    groups_of,
+    watch_choice,
+    watch_drafting,
+    watch_masks,
+    watch_previous,
 )
 from racegate.targets.vllm.wire import ModelRunner, StateMode
 
@@ -132,8 +141,11 @@ class Driver:
         self._engine = engine
         self._core = engine.engine_core.engine_core
         self.runner = runner_of(engine)
-        state_block = state_block_of(self._core.scheduler)
-        self.watch = RunnerWatch(session, state_block=state_block)
+        scheduler = self._core.scheduler
+        cache = engine.vllm_config.cache_config
+        moves = getattr(cache, "mamba_cache_mode", StateMode.NONE) != StateMode.NONE
+        self.groups, numbers = groups_of(scheduler, moves=moves)
+        self.watch = RunnerWatch(session, state_block=state_block_of(scheduler), numbers=numbers)
         self._session = session
         self._script: Script | None = None
         self._prompts: dict[str, int] = {}
@@ -168,6 +180,7 @@ class Driver:
             if scheduled.total_num_scheduled_tokens:
                 watch.begin_step()
             scheduled.racegate_step = watch.step
+            watch_choice(watch, self._core.scheduler, scheduled)
             watch_conditions(watch, scheduled, self._prompts)
             if watch.plant is not None and watch.step == plants.STEP:
                 plants.plant(self._session.session, runner, scheduled, watch.plant)
@@ -177,8 +190,11 @@ class Driver:
         rows = self._rows()
         watch_metadata(watch, rows)
         watch_attention(watch, rows)
+        watch_previous(watch, runner, rows)
         watch_layers(watch, rows)
         watch_sampling(watch, rows)
+        watch_masks(watch, runner, rows)
+        watch_drafting(watch, runner, rows)
         watch_scheduler(watch, self._core.scheduler)
         watch_zeroing(watch)
         watch_penalties(watch)
@@ -207,6 +223,12 @@ class Driver:
         requests = self.script.scenario.requests
         return {request.name: self.script.plain(index) for index, request in enumerate(requests)}
 
+    def truth(self) -> Truth:
+        """All that was observed, beside what is true of it."""
+        truth = Truth(self.script, self.groups, penalties_of)
+        truth.read(self.watch.inner)
+        return truth
+
     def counters(self) -> dict[str, int]:
         """What the run exercised."""
         return dict(self.watch.counters)
@@ -225,7 +247,8 @@ class Driver:
         on_turn: called before each turn of the loop, with its number
         """
         self._script = self._script_of(scenario, plain or {}, lies=plant is Observed.TOKENS)
-        self.watch.begin(plant)
+        has_grammars = any(one.grammar_modulus for one in scenario.requests)
+        self.watch.begin(plant, has_grammars=has_grammars)
         self._prompts = {request.name: len(request.prompt) for request in scenario.requests}
         leave_blocks(self._core.scheduler, scenario)
         waiting = dict(enumerate(scenario.requests))

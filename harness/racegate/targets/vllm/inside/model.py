@@ -75,9 +75,13 @@ class Script:
         self._lies = lies
         self._lengths: dict[int, int] = {}  # of requests that were given up
         wrong = torch.zeros((REQUESTS_MAX, PLACES_MAX), dtype=torch.int64)
+        self._wrong_places: list[frozenset[int]] = []
         for index, r in enumerate(scenario.requests):
-            wrong[index, _ends(len(r.prompt), r.accepts, draft_len, r.max_tokens)] = 1
+            ends = _ends(len(r.prompt), r.accepts, draft_len, r.max_tokens)
+            wrong[index, ends] = 1
+            self._wrong_places.append(frozenset(ends))
         self._wrong = wrong.to(device)  # where drafts are wrong, as 1
+        self._prompts = [self.prompt(index) for index in range(len(scenario.requests))]
 
     def prompt(self, index: int) -> list[int]:
         """The prompt of a request, in its own tokens: but for the beginning that it has in common
@@ -106,6 +110,19 @@ class Script:
             return False
         self._lengths[index] = length
         return True
+
+    def owner(self, token: int) -> int:
+        """Whose a token is: that of a prefix in common is the earlier request's."""
+        return token // WIDTH
+
+    def token_at(self, index: int, place: int) -> int | None:
+        """The token of a request at a place, of its prompt or behind it."""
+        prompt = self._prompts[index]
+        return prompt[place] if place < len(prompt) else int(_token(index, place))
+
+    def draft_at(self, owner: int, place: int) -> int | None:
+        """What the drafter says for a place, behind a token of this owner."""
+        return int(_token(owner, place + (place in self._wrong_places[owner])))
 
     def target(self, token: Tensor, position: Tensor) -> Tensor:
         """The tokens behind these. token, position: int64 [n]; so is what is returned"""

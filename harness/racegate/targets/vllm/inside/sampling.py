@@ -19,6 +19,7 @@ from racegate.targets.vllm.inside.watch import RunnerWatch
 # Of the first runner's metadata, by row; those behind the first three are used with penalties only.
 _BY_ROW = ("temperature", "top_p", "top_k")
 _PENALTIES = ("presence_penalties", "frequency_penalties", "repetition_penalties")
+_SECOND_PENALTIES = {name: name.replace("penalties", "penalty") for name in _PENALTIES}
 _FIRST = "vllm.v1.sample.sampler"
 _FIRST_VERIFIES = "vllm.v1.sample.rejection_sampler"
 _SECOND = "vllm.v1.worker.gpu.sample.sampler"
@@ -70,7 +71,13 @@ def _see_parameters(watch: RunnerWatch, rows: list[str], given: dict[str, Any]) 
     found = {name: getattr(metadata, name, None) for name in names}
     tensors = {name: tensor for name, tensor in found.items() if tensor is not None}
     seeds = {rows[row]: each.initial_seed() for row, each in metadata.generators.items()}
-    watch.inner_on_device("sampling", tensors, rows=rows, seeds=seeds)
+    known: dict[str, Any] = {} if metadata.no_penalties else _outputs(metadata)
+    watch.inner_on_device("sampling", tensors, rows=rows, seeds=seeds, **known)
+
+
+def _outputs(metadata: Any) -> dict[str, Any]:
+    """The tokens that penalties count, by row."""
+    return {"outputs": [list(map(int, tokens)) for tokens in metadata.output_token_ids]}
 
 
 def _see_logits(watch: RunnerWatch, rows: list[str], given: dict[str, Any]) -> None:
@@ -100,6 +107,8 @@ def _see_states(watch: RunnerWatch, rows: list[str], given: dict[str, Any], made
     with watch.own():
         place = watch.memory_of(index)
     by_row = {key: getattr(states, key, None) for key in ("temperature", "seeds")}
+    penalties = getattr(given["self"], "penalties_state", None)
+    by_row |= {key: getattr(penalties, one, None) for key, one in _SECOND_PENALTIES.items()}
     tensors = {key: each.gpu for key, each in by_row.items() if each is not None}
     looks = _LOOKS | {key: lambda memory: memory[place.long()] for key in tensors}
     watch.inner_look("sampling", {**tensors, "sums": made, "allowed": made}, looks, rows=rows)

@@ -218,11 +218,15 @@ class Host:
         driver.watch.read()
         found = msgspec.json.decode(result.read_bytes(), type=ReleaseRun)
         turns = listener.turns
+        is_free = not found.realised
+        truth = driver.truth() if is_free else None
         firsts = {first for race in found.findings for first, _ in race.pairs}
         told = msgspec.structs.replace(
             found,
             observations=observations(driver.watch.seen),
-            inner=() if found.realised else observations(driver.watch.inner),
+            inner=observations(driver.watch.inner) if is_free else (),
+            untrue=() if truth is None else tuple(truth.untrue),
+            compared={} if truth is None else dict(truth.compared),
             steps=driver.watch.step,
             delivered=delivered,
             plain=driver.plain(),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from racegate.targets.common.inside.session import EngineSession
@@ -21,17 +21,32 @@ class RunnerWatch(Watch):
     """Observations of one run.
 
     state_block: how many tokens a block of recurrent states is for, 0 if that is not known
+    numbers: of the groups of layers that share a block table, by the names of the layers
     """
 
-    def __init__(self, session: EngineSession, *, state_block: int = 0) -> None:
+    def __init__(
+        self,
+        session: EngineSession,
+        *,
+        state_block: int = 0,
+        numbers: Mapping[str, int] | None = None,
+    ) -> None:
         self.state_block = state_block
+        self.numbers = numbers or {}
         super().__init__(session)
 
-    def begin(self, plant: Observed | None = None) -> None:
-        """A run begins. plant: what is made wrong in it"""
+    def begin(self, plant: Observed | None = None, *, has_grammars: bool = False) -> None:
+        """A run begins. plant: what is made wrong in it; has_grammars: masks are observed"""
         super().begin()
+        self.has_grammars = has_grammars
         self.accepted: dict[int, dict[str, int]] = {}
         self.plant = plant
+
+    def group_of(self, builder: Any) -> dict[str, int]:
+        """The group whose metadata a builder makes, where that is known."""
+        layers = getattr(builder, "layer_names", None) or [""]
+        number = self.numbers.get(layers[0])
+        return {} if number is None else {"group": number}
 
     def planted_blocks(self, block_ids: list[int]) -> list[int]:
         """What is zeroed where it is asked for these. Block 0 belongs to nobody."""
@@ -72,7 +87,8 @@ def watch_metadata(watch: RunnerWatch, rows: Callable[[], list[str]]) -> None:
                 spec = made.num_spec_decodes
                 tensors[field] = tensor[: spec if field.startswith("spec") else count - spec]
         drafted = [False] * count if drafts is None else [int(n) >= 0 for n in drafts[:count]]
-        watch.on_device("metadata", tensors, rows=names, drafted=drafted)
+        group = watch.group_of(args[0])
+        watch.on_device("metadata", tensors, rows=names, drafted=drafted, **group)
         return made
 
     Builder.build = build
@@ -97,11 +113,12 @@ def watch_attention(watch: RunnerWatch, rows: Callable[[], list[str]]) -> None:
                 "query_start": common.query_start_loc[: count + 1],
                 "seq_lens": common.seq_lens[:count],
                 "slots": common.slot_mapping[: common.num_actual_tokens],
+                "table": common.block_table_tensor[:count],
             }
             # A property would compute a length, and wait for it.
             found = {field: vars(common).get(field) for field in _HOST_LENGTHS}
             lengths = {key: tensor[:count] for key, tensor in found.items() if tensor is not None}
-            known = watch.on_host_now(lengths)
+            known: dict[str, Any] = watch.on_host_now(lengths) | watch.group_of(args[0])
             watch.inner_on_device("attention", tensors, rows=names, **known)
         return made
 

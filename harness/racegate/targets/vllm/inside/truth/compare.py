@@ -1,0 +1,362 @@
+"""Observations beside what is true of them: each field by a rule of its own."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any
+
+from racegate.scenario.spec import Request
+from racegate.targets.common.inside.watch import Seen, Values
+from racegate.targets.common.wire import Wrong
+from racegate.targets.vllm.inside.truth.course import (
+    Course,
+    EitherToken,
+    RequestStep,
+    ScriptedModel,
+)
+from racegate.targets.vllm.inside.truth.groups import GroupTable
+from racegate.targets.vllm.inside.truth.values import (
+    below_most,
+    computed_places,
+    entry,
+    in_rows,
+    listed,
+    run_places,
+    seed,
+    shown,
+    temperature,
+    with_next,
+)
+from racegate.targets.vllm.wire import TOKENS_MAX
+
+CHOSEN = "scheduled"  # the observation of what the scheduler chose, and what follows from it
+UNTRUE_MAX = 20  # what follows from the first wrong value says little
+# What sampling is asked for besides a temperature and a seed, where there is a temperature.
+Penalties = Callable[[Request], dict[str, float]]
+_PENALTIES = ("presence_penalties", "frequency_penalties", "repetition_penalties")
+# As the same values are called where landings are judged by them.
+_WORDS = {"metadata.accepted": "accepted count", "zeroed.blocks": "blocks to zero"}
+
+
+class Truth:
+    """Compares the observations of one run, in their order.
+
+    untrue: what is not what it should be; compared: how many values of each field were
+    """
+
+    def __init__(
+        self, says: ScriptedModel, groups: Sequence[GroupTable], penalties: Penalties
+    ) -> None:
+        self._says = says
+        self._groups = groups
+        self._penalties = penalties
+        self._course = Course(says, most=TOKENS_MAX)
+        self._proposed: set[int] = set()  # steps in which drafts were made
+        self._steps: dict[int, dict[str, RequestStep]] = {}
+        self._rows: list[RequestStep] = []  # in the order of the batch
+        self._before: dict[str, int] = {}  # rows of the step before, by request
+        self._asked: int | None = None  # drafts that are wanted of a row; None: all
+        self._drafted: int | None = None  # passes of the drafter in this step; None: no model yet
+        self.untrue: list[Wrong] = []
+        self.compared: Counter[str] = Counter()
+
+    def read(self, seen: Iterable[Seen]) -> None:
+        """All observations of a run."""
+        rules: dict[str, Callable[[int, Values], None]] = {
+            CHOSEN: self._chosen,
+            "metadata": self._metadata,
+            "attention": self._attention,
+            "inputs of the model": self._model,
+            "inputs of the drafter": self._drafter,
+            "previous rows": self._previous,
+            "sampling": self._sampling,
+            "accepted": self._accepted,
+            "drafts": self._drafts,
+            "masks": self._masks,
+            "sampled": self._sampled,
+            "zeroed": self._zeroed,
+        }
+        for step, name, values in seen:
+            if name in rules:
+                rules[name](step, values)
+
+    def _same(self, step: int, field: str, where: str, used: Any, true: Any) -> None:
+        """One value. true: None if nobody knows it"""
+        either = true if isinstance(true, EitherToken) else None
+        if true is None or (either is not None and not either.is_known):
+            return
+        self.compared[field] += 1
+        if either is not None:
+            true = used if used in either else either[0]
+        if used != true and len(self.untrue) < UNTRUE_MAX:
+            what = f"{_WORDS.get(field, field)} {where}".rstrip()
+            self.untrue.append(Wrong(step=step, what=what, used=shown(used), true=true))
+
+    def _by_row(
+        self, step: int, field: str, values: Values, true: Callable[[RequestStep], Any]
+    ) -> None:
+        """A field with one entry a row; what is behind the rows is padding."""
+        name = field.rpartition(".")[2]
+        used = values.get(name)
+        if isinstance(used, list):
+            for at, row in enumerate(self._rows):
+                where = f"of request {row.request} in row {at}"
+                self._same(step, field, where, entry(used, at), true(row))
+
+    def _by_token(
+        self,
+        step: int,
+        field: str,
+        used: Any,
+        true: Callable[[RequestStep], Sequence[int | EitherToken | None]],
+        *,
+        starts: Sequence[int] | None = None,
+    ) -> None:
+        """A field with one entry a token. starts: of each row in it, if not one behind the other"""
+        if not isinstance(used, list):
+            return
+        begin = 0
+        for at, row in enumerate(self._rows):
+            first = begin if starts is None else (entry(starts, at) or 0)
+            for count, token in enumerate(true(row)):
+                where = f"of request {row.request} in row {at}, token {row.start + count}"
+                place = first + count
+                self._same(step, field, where, entry(used, place), token)
+            begin += row.tokens
+
+    def _chosen(self, step: int, values: Values) -> None:
+        chosen: Any = values["requests"]
+        asked: Any = values["asked"]
+        self._asked = asked
+        self._before = {row.request: at for at, row in enumerate(self._rows) if row.accepted}
+        has_drafts = not self._proposed or step - 1 in self._proposed
+        self._steps[step] = self._course.step(step, chosen, has_drafts=has_drafts)
+        self._rows, self._drafted = [], None
+        for name, row in self._steps[step].items():
+            believed = chosen[name]["computed"]
+            where = f"of request {name}"
+            true = row.start + row.rejected_before
+            self._same(step, f"{CHOSEN}.computed", where, believed, true)
+        self._disjoint(step)
+
+    def _disjoint(self, step: int) -> None:
+        """No block is two requests', but for those of a prefix that they have in common."""
+        owners: dict[int, RequestStep] = {}
+        for row in self._steps[step].values():
+            for group, blocks in enumerate(row.blocks):
+                for at, block in enumerate(blocks):
+                    other = owners.setdefault(block, row)
+                    if block and other is not row and not self._is_shared(row, other, group, at):
+                        where = f"of request {row.request} and request {other.request}"
+                        self._same(step, f"{CHOSEN}.blocks", where, block, -1)
+                    self.compared[f"{CHOSEN}.blocks"] += 1
+
+    def _is_shared(self, row: RequestStep, other: RequestStep, group: int, at: int) -> bool:
+        places = range((at + 1) * self._groups[group].size)
+        says = self._says
+        return all(says.token_at(row.index, p) == says.token_at(other.index, p) for p in places)
+
+    def _order(self, step: int, values: Values) -> bool:
+        """The rows of the batch, as the runner has them. Whether they are known"""
+        names: Any = values.get("rows")
+        rows = self._steps.get(step)
+        if not isinstance(names, list) or rows is None:
+            return False
+        self._same(step, "rows", "of the batch", sorted(names), sorted(rows))
+        self._rows = [rows[name] for name in names if name in rows]
+        return len(self._rows) == len(names)
+
+    def _metadata(self, step: int, values: Values) -> None:
+        """Of recurrent layers."""
+        if not self._order(step, values):
+            return
+        self._lengths(step, "metadata", values)
+        self._by_row(step, "metadata.drafted", values, lambda row: row.drafts > 0 or None)
+        self._by_row(step, "metadata.accepted", values, self._count)
+        self._states(step, values)
+
+    def _count(self, row: RequestStep) -> int | None:
+        """The count that a row with drafts is run with: 1 behind its prompt's last chunk. In a new
+        block of states the state stands in the first slot, and the count may be 1 too.
+        """
+        if not row.drafts or row.last is None:
+            return None
+        return None if self._may_move(row) else max(row.last, 1)
+
+    def _may_move(self, row: RequestStep) -> bool:
+        moving = [group.size for group in self._groups if group.moves]
+        begin = row.start - (row.last or 0)
+        return any(max(begin, 0) // size != (row.end - 1) // size for size in moving)
+
+    def _states(self, step: int, values: Values) -> None:
+        number: Any = values.get("group")
+        if number is None:
+            return
+        group = self._groups[number]
+        drafted: Any = values["drafted"]
+        for field, wanted in (("spec_state_indices_tensor", True),
+                              ("non_spec_state_indices_tensor", False)):  # fmt: skip
+            used = values.get(field)
+            rows = [row for row, one in zip(self._rows, drafted, strict=False) if one is wanted]
+            if not isinstance(used, list):
+                continue
+            for at, row in enumerate(rows):
+                one = entry(used, at)
+                slots = one if isinstance(one, list) else [one]
+                true = group.states(row, number, len(slots))
+                self._same(step, f"metadata.{field}", f"of request {row.request}", slots, true)
+
+    def _lengths(self, step: int, boundary: str, values: Values, *, drafts: int = 0) -> None:
+        """Where rows begin, and how long they are. drafts: made by the drafter so far"""
+        starts = [0]
+        for row in self._rows:
+            starts.append(starts[-1] + (1 if drafts else row.tokens))
+        self._same(step, f"{boundary}.query_start", "", values["query_start"], starts)
+        length = f"{boundary}.seq_lens"
+        if drafts:
+            self._by_row(step, length, values, lambda row: below_most(row.computed + drafts))
+        else:
+            self._by_row(step, length, values, lambda row: row.end)
+        bound = f"{boundary}.seq_lens_cpu_upper_bound"
+        self._by_row(
+            step,
+            bound,
+            values,
+            lambda row: below_most(row.end + row.rejected_before + drafts),
+        )
+
+    def _attention(self, step: int, values: Values) -> None:
+        if not self._order(step, values):
+            return
+        drafts = self._drafted or 0
+        self._lengths(step, "attention", values, drafts=drafts)
+        number: Any = values.get("group")
+        if number is None:
+            return
+        group = self._groups[number]
+
+        def slots(row: RequestStep) -> list[int | None]:
+            first, behind = row.start, row.computed
+            if drafts:
+                first, behind = row.computed + drafts - 1, row.computed + drafts
+            places = range(first, min(behind, TOKENS_MAX))
+            return [group.slot(row, number, place) for place in places]
+
+        starts: Any = values["query_start"]
+        self._by_token(step, "attention.slots", values["slots"], slots, starts=starts)
+        tables: Any = values.get("table")
+        if isinstance(tables, list):
+            for at, row in enumerate(self._rows):
+                true, used = group.table(row, number), entry(tables, at) or []
+                where = f"of request {row.request}"
+                self._same(step, "attention.table", where, used[: len(true)], true)
+
+    def _model(self, step: int, values: Values) -> None:
+        self._drafted = 0
+        course = self._course
+        self._by_token(step, "inputs of the model.tokens", values["tokens"], course.inputs)
+        positions = values["positions"]
+        self._by_token(step, "inputs of the model.positions", positions, run_places)
+
+    def _drafter(self, step: int, values: Values) -> None:
+        drafts, course = self._drafted or 0, self._course
+        self._drafted = drafts + 1
+        names = ("inputs of the drafter.tokens", "inputs of the drafter.positions")
+        if not drafts:
+            self._by_token(step, names[0], values["tokens"], course.drafter_inputs)
+            self._by_token(step, names[1], values["positions"], computed_places)
+            return
+        self._by_row(step, names[0], values, lambda row: course.draft(row, drafts))
+        self._by_row(step, names[1], values, lambda row: below_most(row.computed + drafts - 1))
+
+    def _previous(self, step: int, values: Values) -> None:
+        """Which row a request had in the step before, if it got a token there."""
+        if self._order(step, values):
+            before = self._before
+            self._by_row(step, "previous rows.at", values, lambda row: before.get(row.request, -1))
+
+    def _sampling(self, step: int, values: Values) -> None:
+        """What each row is sampled with, or each of its logits."""
+        if not self._order(step, values):
+            return
+        is_by_logits = "sums" in values
+        rows = [row for row in self._rows for _ in range(row.drafts + 1 if is_by_logits else 1)]
+        asked: dict[str, Callable[[Request], float | None]]
+        asked = {"temperature": temperature, "seeds": seed}
+        asked |= {name: partial(self._penalty, name) for name in _PENALTIES}
+        for name, of in asked.items():
+            used = listed(values.get(name), rows)
+            for at, (row, one) in enumerate(zip(rows, used, strict=False)):
+                where = f"of request {row.request} in row {at}"
+                self._same(step, f"sampling.{name}", where, one, of(self._request(row)))
+        self._by_row(step, "sampling.outputs", values, self._course.before)
+
+    def _request(self, row: RequestStep) -> Request:
+        return self._course.request(row.request)
+
+    def _penalty(self, name: str, request: Request) -> float:
+        usual = 1.0 if name.startswith("repetition") else 0.0
+        asked = self._penalties(request)[name.replace("penalties", "penalty")]
+        return round(asked, 6) if request.temperature else usual
+
+    def _accepted(self, step: int, values: Values) -> None:
+        """What verification comes to, on the device."""
+        if not self._order(step, values):
+            return
+        values = with_next(in_rows(values), self._rows)
+        self._by_row(step, "accepted.counts", values, lambda row: row.accepted)
+        self._by_row(step, "accepted.rejected", values, lambda row: row.rejected)
+        self._by_row(step, "accepted.next", values, self._course.next_token)
+
+    def _drafts(self, step: int, values: Values) -> None:
+        if not self._order(step, values):
+            return
+        self._proposed.add(step)
+        used: Any = values["tokens"]
+        for at, row in enumerate(self._rows):
+            made = (entry(used, at) or [])[: self._asked]
+            for number, one in enumerate(made, start=1):
+                where = f"{number} of request {row.request} in row {at}"
+                self._same(step, "drafts.tokens", where, one, self._course.draft(row, number))
+
+    def _masks(self, step: int, values: Values) -> None:
+        """Which tokens a grammar forbids, as their count and their sum, for each token that is
+        sampled and for the first that is rejected.
+        """
+        if not self._order(step, values):
+            return
+        used: Any = values["forbidden"]
+        begin = 0
+        for row in self._rows:
+            for count in range(row.accepted):
+                true = self._forbidden(row, row.known + count, int(values["size"]))  # type: ignore[call-overload]
+                where = f"of request {row.request}, token {row.known + count}"
+                self._same(step, "masks.forbidden", where, entry(used, begin + count), true)
+            begin += row.drafts + 1
+
+    def _forbidden(self, row: RequestStep, place: int, size: int) -> list[int] | None:
+        request = self._course.request(row.request)
+        before = self._says.token_at(row.index, place - 1)
+        modulus = request.grammar_modulus
+        if not modulus or place == len(request.prompt):  # the first token may be any
+            return [0, 0]
+        if before is None or place >= len(request.prompt) + request.max_tokens:
+            return None  # what is sampled behind the last token is thrown away
+        tokens = range(before % modulus, size, modulus)
+        return [len(tokens), sum(tokens)]
+
+    def _sampled(self, step: int, values: Values) -> None:
+        """What the scheduler gets, of an earlier step."""
+        of: Any = values["step"]
+        tokens: Any = values["tokens"]
+        for name, row in self._steps.get(of, {}).items():
+            if name in tokens:
+                true = self._course.outputs(row)
+                if None not in true:
+                    self._same(step, "sampled.tokens", f"of request {name}", tokens[name], true)
+
+    def _zeroed(self, step: int, values: Values) -> None:
+        """Fresh blocks of keys and values: what nobody had before has to be zeroed."""
+        self._same(step, "zeroed.blocks", "", values["blocks"], values["asked"])

@@ -1,0 +1,195 @@
+"""What each request has to do in each step, were everything right."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from racegate.scenario.spec import Request, Scenario
+
+
+class ScriptedModel(Protocol):
+    """The scripted model, asked for one token at a time."""
+
+    scenario: Scenario
+
+    def token_at(self, index: int, place: int) -> int | None:
+        """The token of a request at a place, of its prompt or behind it; None if nobody knows."""
+        ...
+
+    def draft_at(self, owner: int, place: int) -> int | None:
+        """What the drafter says for a place, behind a token of this owner."""
+        ...
+
+    def owner(self, token: int) -> int:
+        """Whose a token is: that of a prefix in common is the earlier request's."""
+        ...
+
+
+class EitherToken(tuple[int | None, ...]):
+    """Values of which each is true; None among them, or no value at all: nobody knows."""
+
+    __slots__ = ()
+
+    @property
+    def is_known(self) -> bool:
+        """Whether somebody knows."""
+        return bool(self) and None not in self
+
+
+@dataclass(frozen=True, slots=True)
+class RequestStep:
+    """One request in one step.
+
+    index: of the request in the scenario; start: tokens that were computed before
+    tokens: that are run, of which the last `drafts` are drafts
+    known: tokens that it had, of its prompt and behind it
+    accepted: tokens that it gets, 0 of a chunk of its prompt
+    rejected_before: drafts of the step before that were rejected, which the host does not know yet
+    last: what it got in the step before; None if it was not run then
+    blocks: of its memory, by group
+    """
+
+    request: str
+    index: int
+    start: int
+    tokens: int
+    drafts: int
+    known: int
+    accepted: int = 0
+    rejected_before: int = 0
+    last: int | None = None
+    blocks: tuple[tuple[int, ...], ...] = ()
+
+    @property
+    def end(self) -> int:
+        """Behind the last token that is run."""
+        return self.start + self.tokens
+
+    @property
+    def rejected(self) -> int:
+        """Drafts that are not accepted."""
+        return self.drafts - max(0, self.accepted - 1)
+
+    @property
+    def computed(self) -> int:
+        """Tokens that are computed behind the step; the next token stands in this place."""
+        return self.end - self.rejected
+
+
+@dataclass(frozen=True, slots=True)
+class _Standing:
+    """A request between two steps. step: the last one in which it was run"""
+
+    computed: int
+    known: int
+    step: int = 0
+    accepted: int = 0
+    rejected: int = 0
+
+
+class Course:
+    """Follows what the scheduler chose, step by step. most: tokens of one request"""
+
+    def __init__(self, says: ScriptedModel, *, most: int) -> None:
+        self._says = says
+        self._most = most
+        self._has_drafts = True
+        requests = enumerate(says.scenario.requests)
+        self._requests: dict[str, tuple[int, Request]] = {r.name: (i, r) for i, r in requests}
+        self._standing: dict[str, _Standing] = {}
+
+    def request(self, name: str) -> Request:
+        """A request of the scenario."""
+        return self._requests[name][1]
+
+    def step(
+        self, step: int, chosen: Mapping[str, Any], *, has_drafts: bool = True
+    ) -> dict[str, RequestStep]:
+        """The rows of a step, by request. chosen: what the scheduler said of each
+
+        has_drafts: the drafter was run in the step before; else zeros stand for its drafts
+        """
+        self._has_drafts = has_drafts
+        rows = {
+            name: self._row(step, name, said)
+            for name, said in chosen.items()
+            if said["known"] is not None or name in self._standing  # others never came
+        }
+        for name, row in rows.items():
+            known = row.known + row.accepted
+            self._standing[name] = _Standing(row.computed, known, step, row.accepted, row.rejected)
+        return rows
+
+    def _row(self, step: int, name: str, said: Mapping[str, Any]) -> RequestStep:
+        if said["known"] is not None:  # it comes, or comes again
+            standing = _Standing(said["computed"], said["known"])
+        else:
+            standing = self._standing[name]
+        is_next = standing.step == step - 1 and standing.step > 0
+        row = RequestStep(
+            request=name,
+            index=self._requests[name][0],
+            start=standing.computed,
+            tokens=said["tokens"],
+            drafts=said["drafts"],
+            known=standing.known,
+            rejected_before=standing.rejected if is_next else 0,
+            last=standing.accepted if is_next else None,
+            blocks=tuple(map(tuple, said["blocks"])),
+        )
+        return replace(row, accepted=self._accepted(row))
+
+    def _accepted(self, row: RequestStep) -> int:
+        """How many tokens it gets: those drafts that are right, and one more."""
+        if row.end - row.drafts < row.known:
+            return 0
+        says = self._says
+        for count in range(row.drafts):
+            place = row.known + count
+            if self._input_draft(row, place) != says.token_at(row.index, place):
+                return count + 1
+        return row.drafts + 1
+
+    def inputs(self, row: RequestStep) -> list[int | None]:
+        """The tokens that are run: those it has, then drafts."""
+        says, own = self._says, min(row.end, row.known)
+        tokens = [says.token_at(row.index, place) for place in range(row.start, own)]
+        return tokens + [self._input_draft(row, place) for place in range(own, row.end)]
+
+    def _input_draft(self, row: RequestStep, place: int) -> int | None:
+        return self._says.draft_at(row.index, place) if self._has_drafts else 0
+
+    def before(self, row: RequestStep) -> list[int | None]:
+        """The tokens that it had behind its prompt."""
+        first = len(self.request(row.request).prompt)
+        return [self._says.token_at(row.index, place) for place in range(first, row.known)]
+
+    def outputs(self, row: RequestStep) -> list[int | None]:
+        """The tokens that it gets."""
+        places = range(row.known, row.known + row.accepted)
+        return [self._says.token_at(row.index, place) for place in places]
+
+    def next_token(self, row: RequestStep) -> EitherToken:
+        """What the drafter goes on from: the last token that was sampled. Behind a chunk it is the
+        prompt's next; some releases take the last one that the request has, and lose nothing but
+        the quality of drafts.
+        """
+        places = [row.computed] if row.accepted else [row.computed, row.known - 1]
+        return EitherToken([self._says.token_at(row.index, place) for place in places])
+
+    def drafter_inputs(self, row: RequestStep) -> list[int | EitherToken | None]:
+        """The drafter's tokens stand one place behind those that are run."""
+        places = range(row.start + 1, row.computed)
+        known = [self._says.token_at(row.index, place) for place in places]
+        return [*known, self.next_token(row)]
+
+    def draft(self, row: RequestStep, number: int) -> EitherToken:
+        """The draft of this number, from 1 on, that is made in the step; nobody knows what comes
+        of a pass behind the last place that a request may have.
+        """
+        if row.computed + number - 2 >= self._most:
+            return EitherToken()
+        owners = [self._says.owner(one) for one in self.next_token(row) if one is not None]
+        return EitherToken([self._says.draft_at(one, row.computed + number) for one in owners])

@@ -1,0 +1,86 @@
+"""Values as they were observed, brought into the form in which they are compared."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from racegate.scenario.spec import Request
+from racegate.targets.common.inside.watch import Values
+from racegate.targets.vllm.inside.truth.course import RequestStep
+from racegate.targets.vllm.wire import TOKENS_MAX
+
+_ABSENT = "absent"  # a value that is not there at all
+
+
+def shown(used: Any) -> Any:
+    """A value as it can be told: what is not there has a word."""
+    if isinstance(used, list):
+        return [shown(one) for one in used]
+    return _ABSENT if used is None else used
+
+
+def entry(values: Sequence[Any], place: int) -> Any:
+    """A value of a list that may be too short, or not hold places at all."""
+    return values[place] if 0 <= place < len(values) else None
+
+
+def in_rows(values: Values) -> Values:
+    """Tensors by the places of requests, as lists by row. index: the place of each row"""
+    index: Any = values.get("index")
+    if index is None:
+        return values
+    lists: dict[str, Any] = {key: one for key, one in values.items() if key != "rows"}
+    by_place = {key: flat(one) for key, one in lists.items() if key in ("last", "prompt")}
+    return {**values, **{key: [entry(one, at) for at in index] for key, one in by_place.items()}}
+
+
+def flat(values: list[Any]) -> list[Any]:
+    """Of [places], [places, 1] or [1, places], the list by place."""
+    if len(values) == 1 and isinstance(values[0], list):
+        return list(values[0])
+    return [one[0] if isinstance(one, list) else one for one in values]
+
+
+def with_next(values: Values, rows: Sequence[RequestStep]) -> Values:
+    """The token that the drafter goes on from: the last one, or the prompt's next of a chunk."""
+    last: Any = values.get("last")
+    prompt: Any = values.get("prompt")
+    if last is None or prompt is None:
+        return values
+    found = [entry(last if row.accepted else prompt, at) for at, row in enumerate(rows)]
+    return {**values, "next": found}
+
+
+def listed(used: Any, rows: Sequence[RequestStep]) -> list[Any]:
+    """Values by row, as they were asked for, not as 32 bits hold them."""
+    if isinstance(used, dict):
+        used = [used.get(row.request) for row in rows]
+    if not isinstance(used, list):
+        return []
+    return [round(one, 6) if isinstance(one, float) else one for one in used]
+
+
+def temperature(request: Request) -> float:
+    """What the request asks for."""
+    return request.temperature
+
+
+def seed(request: Request) -> int | None:
+    """What the request asks for; None where nothing is drawn."""
+    return request.seed if request.temperature else None
+
+
+def below_most(length: int) -> int | None:
+    """A length or place in a request; at the last one releases go on in ways of their own."""
+    return length if length < TOKENS_MAX else None
+
+
+def run_places(row: RequestStep) -> list[int]:
+    """Of the tokens that are run."""
+    return list(range(row.start, row.end))
+
+
+def computed_places(row: RequestStep) -> list[int]:
+    """Of the tokens that are run, but for rejected drafts."""
+    return list(range(row.start, row.computed))
