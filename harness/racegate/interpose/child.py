@@ -19,7 +19,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import msgspec
 import torch
@@ -40,7 +40,7 @@ from racegate.interpose.forkserver import JobServer
 from racegate.interpose.gpu.forward import ForwardLibrary
 from racegate.interpose.gpu.install import GpuDevice
 from racegate.interpose.gpus import GPUS, VIRTUAL_GPU, GpuFacts
-from racegate.interpose.kernels.interpreted.programs import ProgramRace, race_of_programs
+from racegate.interpose.kernels.interpreted.programs import LaunchConflicts, ProgramRace
 from racegate.interpose.kernels.memo import Memo
 from racegate.interpose.other_sources import PlaceWatch, read_instead
 from racegate.interpose.outcome import DEVICE, CompileMode, DeviceKind, Ending, Job, Outcome, Plan
@@ -56,7 +56,7 @@ from racegate.interpose.program.imports import (
     imported_from,
     track_allocator_settings,
 )
-from racegate.interpose.program.install import Installed, enter, install
+from racegate.interpose.program.install import Installed, enter, facts_seen, install
 from racegate.interpose.program.leftovers import (
     adopt_orphans,
     end_as_python_does,
@@ -72,7 +72,7 @@ from racegate.interpose.ranks.leading import RankSettings, lead, prepare_ranks
 from racegate.interpose.ranks.queue import RankQueue
 from racegate.interpose.ranks.rank import Rank
 from racegate.order.findings import NamedConflict, races_of
-from racegate.order.recorder import Conflict, PlaceLabels
+from racegate.order.recorder import Conflict
 
 RESULT_FD_MIN = 512
 COMPLETE = (Ending.FINISHED, Ending.FAILED)  # the script came to its end, whatever that is
@@ -102,8 +102,8 @@ class Child:
         else:
             library = Library(path)
             self.session = self._session_on(library, listener)
-            self.installed = install(library, self.session, self.refuse, memo)
-            self.installed.triton.on_race = self._name_programs
+            on_race = self._name_programs
+            self.installed = install(library, self.session, self.refuse, memo, on_race)
         self._kind = kind
         self._name_buffer = name_buffer
         self._result = Path()
@@ -112,8 +112,7 @@ class Child:
         self._gpu: GpuFacts | None = None
         self._path = ""
         self._named: dict[int, NamedConflict] = {}
-        self._in_launches: dict[str, Race] = {}
-        self._places_in_kernels = PlaceLabels()
+        self._in_launches = LaunchConflicts()
         self._rank: Rank | None = None
         self._places = PlaceWatch(self.session)
         self.run = ProgramRun(self.findings, self.installed.read)
@@ -201,7 +200,7 @@ class Child:
         self.session.drain()
         session, found = self.session, list(self._named.values())
         races = races_of(found, session.recorder.lanes, parts=session.parts, within=session.within)
-        return [*races, *self._in_launches.values()]
+        return [*races, *self._in_launches.races()]
 
     def finish(self, ending: Ending, exit_code: int, message: str = "") -> None:
         """Writes the result; nothing after this is judged. A process that the program forked and
@@ -292,31 +291,9 @@ class Child:
         self._named[id(conflict)] = NamedConflict(conflict, name, reused_at)
 
     def _name_programs(self, kernel: str, race: ProgramRace) -> None:
-        """Two programs of a launch race. Known by its lines of the kernel, whoever launches it."""
-        label = self._places_in_kernels.label
-        found = race_of_programs(
-            kernel,
-            race,
-            (label(kernel, (race.first.place,)), label(kernel, (race.second.place,))),
-            stack=self.session.stack(),
-            buffer=self._buffer(race.low, race.high),
-        )
-        known = self._in_launches.get(found.signature)
-        count = 1 if known is None else known.count + 1
-        self._in_launches[found.signature] = msgspec.structs.replace(known or found, count=count)
-
-
-def facts_seen(properties: Any) -> GpuFacts:
-    """properties: as `torch.cuda.get_device_properties` returns them, of any device"""
-    return GpuFacts(
-        name=properties.name,
-        memory_bytes=properties.total_memory,
-        compute_capability=(properties.major, properties.minor),
-        sm_count=properties.multi_processor_count,
-        sm_threads=properties.max_threads_per_multi_processor,
-        sm_shared_bytes=getattr(properties, "shared_memory_per_multiprocessor", 0),
-        l2_bytes=getattr(properties, "L2_cache_size", 0),
-    )
+        """Two programs of a launch race."""
+        name = self._buffer(race.low, race.high)
+        self._in_launches.add(kernel, race, stack=self.session.stack(), buffer=name)
 
 
 def run_program(child: Child, argv: list[str], path: str = "") -> int:

@@ -28,8 +28,8 @@ from racegate.interpose.kernels.interpreted.libdevice import (
 )
 from racegate.interpose.kernels.interpreted.programs import (
     MAY_BE_ORDERED,
+    ProgramAccess,
     ProgramRace,
-    Touch,
     judge_programs,
 )
 from racegate.interpose.kernels.interpreted.reductions import combine_slices
@@ -64,6 +64,7 @@ class TritonKernels:
         graphs: Graphs,
         refuse: Callable[[str], None],
         memo: Memo | None = None,
+        on_race: Callable[[str, ProgramRace], None] | None = None,
     ) -> None:
         self._session = session
         self._library = library
@@ -71,9 +72,9 @@ class TritonKernels:
         self._refuse = refuse
         self._noting: list[tuple[Any, int, bool]] | None = None
         self._atomics: list[tuple[Any, int, bool]] = []
-        self._touches: list[Touch] = []
+        self._touches: list[ProgramAccess] = []
         self._memo = memo
-        self.on_race: Callable[[str, ProgramRace], None] = _pass_over
+        self._on_race = on_race
 
     def patch(self, interpreter: ModuleType) -> None:
         """interpreter: triton.runtime.interpreter, just imported."""
@@ -208,12 +209,13 @@ class TritonKernels:
 
     def _judge(self, name: str) -> None:
         """Whether two programs of the launch race that has just run."""
-        judged = judge_programs(self._touches)
+        races, handed = judge_programs(self._touches)
         self._touches = []
-        if judged.handed:
-            self._session.not_seen[MAY_BE_ORDERED] += judged.handed
-        for race in judged.races:
-            self.on_race(name, race)
+        if handed:
+            self._session.not_seen[MAY_BE_ORDERED] += handed
+        if self._on_race is not None:
+            for race in races:
+                self._on_race(name, race)
 
     def _to_cpu(self, args: Any, kwargs: Any) -> tuple[list[Any], dict[str, Any]]:
         def alias(value: Any) -> Any:
@@ -343,7 +345,7 @@ def noted_addresses(pointers: Any, mask: Any, *, is_write: bool) -> tuple[Any, i
     return np.array(addresses, dtype=np.uint64).reshape(-1), size, is_write
 
 
-def touch_of(builder: Any, name: str, noted: Noted, args: Sequence[Any], at: int) -> Touch:
+def touch_of(builder: Any, name: str, noted: Noted, args: Sequence[Any], at: int) -> ProgramAccess:
     """What a program does by a method of the builder. args: of it; at: how many before it"""
     addresses, size, is_write = noted
     (x, y, z), (width, height, _) = builder.grid_idx, builder.grid_dim
@@ -354,7 +356,7 @@ def touch_of(builder: Any, name: str, noted: Noted, args: Sequence[Any], at: int
         values = np.asarray(args[1].data)
         shape = np.broadcast_shapes(np.shape(args[0].data), mask.shape, values.shape)
         values = np.broadcast_to(values, shape)[np.broadcast_to(mask, shape)].reshape(-1)
-    return Touch(
+    return ProgramAccess(
         addresses=addresses,
         size=size,
         program=x + width * (y + height * z),
@@ -379,10 +381,6 @@ def _place() -> Frame:
 @cache
 def _is_of_kernel(file: str) -> bool:
     return is_program_file(file) or is_compiled_file(file)
-
-
-def _pass_over(name: str, race: ProgramRace) -> None:
-    """Nobody listens."""
 
 
 def ranges_of(noted: list[tuple[Any, int, bool]], *, is_write: bool) -> Ranges:

@@ -11,11 +11,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from racegate.history.finding import Frame, Race, Side, Stack, hazard_of
 from racegate.order.findings import race_signature
+from racegate.order.recorder import PlaceLabels
 
 MAY_BE_ORDERED = "programs of a launch that may hand over to each other by atomic operations"
 _EDGE = (
@@ -24,7 +26,7 @@ _EDGE = (
 )
 
 
-class Touch(NamedTuple):
+class ProgramAccess(NamedTuple):
     """What one program does at one place of a kernel.
 
     addresses: [N] uint64, of the elements; size: of each, in bytes
@@ -45,24 +47,19 @@ class Touch(NamedTuple):
 class ProgramRace(NamedTuple):
     """Two programs of a launch that touch the same bytes: the first such ones from low to high."""
 
-    first: Touch
-    second: Touch
+    first: ProgramAccess
+    second: ProgramAccess
     low: int
     high: int
 
 
-class Judged(NamedTuple):
-    """A launch. races: one for each two places of the kernel; handed: how many may be ordered"""
-
-    races: list[ProgramRace]
-    handed: int
-
-
-def judge_programs(touches: Sequence[Touch]) -> Judged:
-    """Programs that write one value to an element, which none of them reads, do not race there."""
+def judge_programs(touches: Sequence[ProgramAccess]) -> tuple[list[ProgramRace], int]:
+    """One race for each two places of the kernel, and how many such pairs may be handed over.
+    Programs that write one value to an element, which none of them reads, do not race there.
+    """
     known = [touch for touch in touches if touch.addresses.size]
     if len({touch.program for touch in known}) < 2 or not _may_meet(known):
-        return Judged([], 0)
+        return [], 0
     unit = int(np.gcd.reduce([touch.size for touch in known]))
     if any((touch.addresses % np.uint64(unit)).any() for touch in known):
         unit = 1
@@ -83,7 +80,7 @@ def judge_programs(touches: Sequence[Touch]) -> Judged:
                 handed.add((first.place, second.place))
             elif key not in found:
                 found[key] = ProgramRace(first, second, low, low + unit)
-    return Judged(list(found.values()), len(handed))
+    return list(found.values()), len(handed)
 
 
 class _Runs(NamedTuple):
@@ -94,7 +91,7 @@ class _Runs(NamedTuple):
     program: NDArray[np.int64]
 
 
-def _may_meet(touches: Sequence[Touch]) -> bool:
+def _may_meet(touches: Sequence[ProgramAccess]) -> bool:
     """Whether one program may write what another touches: a look at runs of bytes, before every
     byte is looked at. Never wrong if it says no.
     """
@@ -122,7 +119,7 @@ def _meet_others(
     return bool(others.any())
 
 
-def _runs_of(touches: Sequence[Touch]) -> _Runs:
+def _runs_of(touches: Sequence[ProgramAccess]) -> _Runs:
     lows, highs, programs = [], [], []
     for touch in touches:
         starts = touch.addresses.astype(np.int64)
@@ -142,7 +139,9 @@ def _runs_of(touches: Sequence[Touch]) -> _Runs:
     return _Runs(low[order], high[order], program[order])
 
 
-def _cells(touches: Sequence[Touch], unit: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _cells(
+    touches: Sequence[ProgramAccess], unit: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Which cells of so many bytes are touched, and by which touch."""
     cells, owners = [], []
     for number, touch in enumerate(touches):
@@ -154,7 +153,7 @@ def _cells(touches: Sequence[Touch], unit: int) -> tuple[NDArray[np.int64], NDAr
 
 
 def _suspects(
-    touches: Sequence[Touch], owners: NDArray[np.int64], starts: NDArray[np.int64]
+    touches: Sequence[ProgramAccess], owners: NDArray[np.int64], starts: NDArray[np.int64]
 ) -> NDArray[np.int64]:
     """Cells that two programs touch, one of them writing, not all by atomic operations. starts: of
     the cells among the owners
@@ -167,7 +166,9 @@ def _suspects(
     return np.flatnonzero(several & any_write & any_plain)
 
 
-def _pairs_on(there: Sequence[Touch], low: int) -> list[tuple[Touch, Touch]]:
+def _pairs_on(
+    there: Sequence[ProgramAccess], low: int
+) -> list[tuple[ProgramAccess, ProgramAccess]]:
     """Pairs of two programs on one cell that conflict. there: all that touches it, in the order of
     the interpreter
     """
@@ -184,7 +185,7 @@ def _pairs_on(there: Sequence[Touch], low: int) -> list[tuple[Touch, Touch]]:
     ]
 
 
-def _value_at(touch: Touch, address: int) -> bytes:
+def _value_at(touch: ProgramAccess, address: int) -> bytes:
     """The element that a store leaves at an address, of several there the last."""
     assert touch.values is not None
     offsets = address - touch.addresses.astype(np.int64)
@@ -192,7 +193,7 @@ def _value_at(touch: Touch, address: int) -> bytes:
     return bytes(touch.values[hits[-1]].tobytes())
 
 
-def _atomics_of(touches: Sequence[Touch]) -> dict[int, tuple[int, int]]:
+def _atomics_of(touches: Sequence[ProgramAccess]) -> dict[int, tuple[int, int]]:
     """By program where its first and its last atomic operation are."""
     found: dict[int, tuple[int, int]] = {}
     for touch in touches:
@@ -202,7 +203,9 @@ def _atomics_of(touches: Sequence[Touch]) -> dict[int, tuple[int, int]]:
     return found
 
 
-def _may_be_ordered(first: Touch, second: Touch, atomics: dict[int, tuple[int, int]]) -> bool:
+def _may_be_ordered(
+    first: ProgramAccess, second: ProgramAccess, atomics: dict[int, tuple[int, int]]
+) -> bool:
     """Whether one of the programs has an atomic operation behind its access, and the other one
     before its own.
     """
@@ -214,29 +217,44 @@ def _may_be_ordered(first: Touch, second: Touch, atomics: dict[int, tuple[int, i
     )
 
 
-def race_of_programs(
-    kernel: str, race: ProgramRace, labels: tuple[str, str], *, stack: Stack, buffer: str
-) -> Race:
-    """In words. labels: of the two places, as holds name them; stack: of the launch"""
-    first, second = (
-        Side(
-            operation=f"kernel {kernel}",
-            label=label,
-            lane=f"program {touch.program} of the launch",
-            is_host=False,
-            is_write=touch.is_write,
-            stack=(touch.place, *stack),
+class LaunchConflicts:
+    """The races inside the launches of a run, by signature: each with its count."""
+
+    def __init__(self) -> None:
+        self._races: dict[str, Race] = {}
+        self._places = PlaceLabels()
+
+    def add(self, kernel: str, race: ProgramRace, *, stack: Stack, buffer: str) -> None:
+        """stack: where the program launches the kernel. A race is known by lines of the kernel."""
+        found = self._in_words(kernel, race, stack, buffer)
+        known = self._races.get(found.signature)
+        count = 1 if known is None else known.count + 1
+        self._races[found.signature] = msgspec.structs.replace(known or found, count=count)
+
+    def races(self) -> list[Race]:
+        """In the order in which they were found."""
+        return list(self._races.values())
+
+    def _in_words(self, kernel: str, race: ProgramRace, stack: Stack, buffer: str) -> Race:
+        first, second = (
+            Side(
+                operation=f"kernel {kernel}",
+                label=self._places.label(kernel, (access.place,)),
+                lane=f"program {access.program} of the launch",
+                is_host=False,
+                is_write=access.is_write,
+                stack=(access.place, *stack),
+            )
+            for access in (race.first, race.second)
         )
-        for touch, label in zip((race.first, race.second), labels, strict=True)
-    )
-    return Race(
-        signature=race_signature(first, second),
-        hazard=hazard_of(first_writes=race.first.is_write, second_writes=race.second.is_write),
-        buffer=buffer,
-        nbytes=race.high - race.low,
-        count=1,
-        first=first,
-        second=second,
-        edge=_EDGE,
-        pairs=(),
-    )
+        return Race(
+            signature=race_signature(first, second),
+            hazard=hazard_of(first_writes=first.is_write, second_writes=second.is_write),
+            buffer=buffer,
+            nbytes=race.high - race.low,
+            count=1,
+            first=first,
+            second=second,
+            edge=_EDGE,
+            pairs=(),
+        )
