@@ -130,6 +130,8 @@ def campaign_object(campaign: Campaign, state: CampaignState) -> FuzzObject:
                 is_minimal=found.is_minimal,
                 holds=found.witness.holds,
                 requests=requests_in(found.witness),
+                is_seen=found.is_seen,
+                looked=found.looked,
             )
             for found in sorted(campaign.new.values(), key=lambda found: found.index)
         ),

@@ -39,7 +39,7 @@ from racegate.interpose.errors import INTERRUPTED, ExitCode
 from racegate.interpose.forkserver import JobServer
 from racegate.interpose.gpu.forward import ForwardLibrary
 from racegate.interpose.gpu.install import GpuDevice
-from racegate.interpose.gpus import GPUS, VIRTUAL_GPU, GpuFacts
+from racegate.interpose.gpus import GPUS, VIRTUAL_GPU, GpuFacts, facts_seen
 from racegate.interpose.kernels.interpreted.programs import LaunchConflicts, ProgramRace
 from racegate.interpose.kernels.memo import Memo
 from racegate.interpose.other_sources import PlaceWatch, read_instead
@@ -56,7 +56,7 @@ from racegate.interpose.program.imports import (
     imported_from,
     track_allocator_settings,
 )
-from racegate.interpose.program.install import Installed, enter, facts_seen, install
+from racegate.interpose.program.install import Installed, enter, install
 from racegate.interpose.program.leftovers import (
     adopt_orphans,
     end_as_python_does,
@@ -71,6 +71,7 @@ from racegate.interpose.ranks.holds import holds_of
 from racegate.interpose.ranks.leading import RankSettings, lead, prepare_ranks
 from racegate.interpose.ranks.queue import RankQueue
 from racegate.interpose.ranks.rank import Rank
+from racegate.interpose.run_log import RunTracer, tracer_of
 from racegate.order.findings import NamedConflict, races_of
 from racegate.order.recorder import Conflict
 
@@ -110,6 +111,7 @@ class Child:
         self._kept_open: int | None = None
         self._pid = 0
         self._gpu: GpuFacts | None = None
+        self._log: RunTracer | None = None
         self._path = ""
         self._named: dict[int, NamedConflict] = {}
         self._in_launches = LaunchConflicts()
@@ -171,6 +173,7 @@ class Child:
         self._pid = os.getpid()
         queue = self._make_queue(plan)
         self.session.begin(queue, polls_max=plan.polls, is_recording=plan.is_recording)
+        self._log = tracer_of(self.session, plan.log)
         set_run(self.run)
 
     def _make_queue(self, plan: Plan) -> WorkQueue:
@@ -199,7 +202,9 @@ class Child:
         """All conflicts so far, in the order in which they were found."""
         self.session.drain()
         session, found = self.session, list(self._named.values())
-        races = races_of(found, session.recorder.lanes, parts=session.parts, within=session.within)
+        within, made = session.within, session.origins.made
+        lanes = session.recorder.lanes
+        races = races_of(found, lanes, parts=session.parts, within=within, made=made)
         return [*races, *self._in_launches.races()]
 
     def finish(self, ending: Ending, exit_code: int, message: str = "") -> None:
@@ -215,6 +220,8 @@ class Child:
             session.drain()
             session.touches.end()
         findings = tuple(self.findings())
+        if self._log is not None:
+            self._log.write()
         session.queue.force_all()
         self.installed.finish()
         session.end()
@@ -288,7 +295,8 @@ class Child:
         freed = session.allocation_sites.earlier(conflict.low, conflict.first.index)
         if reused_at is not None and freed and self._name_buffer is None:
             name = f"memory asked for at {place_name(freed)}, and freed"
-        self._named[id(conflict)] = NamedConflict(conflict, name, reused_at)
+        allocated = freed if reused_at is not None else session.origins.allocated(conflict.low)
+        self._named[id(conflict)] = NamedConflict(conflict, name, reused_at, allocated)
 
     def _name_programs(self, kernel: str, race: ProgramRace) -> None:
         """Two programs of a launch race."""
@@ -347,6 +355,7 @@ def run_ranks(child: Child, job: Job) -> None:
         leave(run_program(child, list(job.argv), job.path))
 
     outcome = lead(job.ranks, Path(job.stacks), begin, is_quiet=job.is_quiet)
+    outcome = msgspec.structs.replace(outcome, holds=job.plan.holds)
     Path(job.result).write_bytes(msgspec.json.encode(outcome))
     leave(0)
 

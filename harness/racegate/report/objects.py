@@ -25,6 +25,9 @@ class NewFinding(msgspec.Struct, frozen=True, kw_only=True):
     scenario: index of the drawn scenario, the lowest that showed it
     shrink_runs: runs that minimising took; is_minimal: no hold or request can be removed
     requests: how many the minimal scenario has
+    is_seen: a user sees what is wrong in the minimal run; null where nobody looked: it is not
+        minimised, no value is wrong, or the target is not our own engine
+    looked: schedules that were run to find one in which a user sees it, 0 if the first did
     """
 
     signature: str
@@ -33,6 +36,8 @@ class NewFinding(msgspec.Struct, frozen=True, kw_only=True):
     is_minimal: bool
     holds: tuple[str, ...]
     requests: int
+    is_seen: bool | None = None
+    looked: int = 0
 
 
 class FuzzObject(msgspec.Struct, frozen=True, kw_only=True):

@@ -257,3 +257,24 @@ def work_of_a_group_that_only_some_have(rank: int, ranks: int) -> None:
     dist.all_reduce(x)
     assert x[0].item() == 3.0
     end()
+
+
+@program(Expected.DEADLOCK)
+def one_skips_the_first(rank: int, ranks: int) -> None:
+    """Rank 1 waits in torch's store for the communicator that rank 0 never makes."""
+    begin(rank)
+    x = full(rank)
+    if rank == 1:
+        dist.all_reduce(x)
+    x.sum().item()
+
+
+@program(Expected.DEADLOCK)
+def one_skips_one_of_gloo(rank: int, ranks: int) -> None:
+    torch.cuda.set_device(rank)
+    dist.init_process_group("gloo")
+    x = torch.ones(4)
+    dist.all_reduce(x)
+    if rank == 1:
+        dist.all_reduce(x)
+    full(1).sum().item()

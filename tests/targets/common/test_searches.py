@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from racegate.history.finding import Hazard, Race, Side, Verdict
+from racegate.history.finding import FindingKind, Hazard, Race, Side, Verdict
 from racegate.history.schedule import Half, Hold, Holds, texts_of
-from racegate.history.verdict import Reach
+from racegate.history.verdict import NOTHING_TRIED, Reach
 from racegate.interpose.device.touches import OTHER_THREADS
 from racegate.interpose.outcome import (
     DeviceKind,
@@ -191,6 +191,17 @@ def test_what_a_program_prints_is_shown_once_and_its_search_is_part_of_its_verdi
     assert all(is_quiet for _, is_quiet in device.asked[1:])
     assert not found.is_interrupted
     assert judged(ToldDevice(), explores=False).search is None
+
+
+def test_landings_say_nothing_of_the_order_of_communicators() -> None:
+    """With ranks that may wait for each other all that was tried is beside the question."""
+    found = judged(ToldDevice())
+    order: Any = SimpleNamespace(kind=FindingKind.ORDER, signature="o")
+    disagreeing = msgspec.structs.replace(found.shown, disagreements=(order,))
+    beside = msgspec.structs.replace(found, shown=disagreeing)
+    assert found.facts.tried != NOTHING_TRIED
+    assert beside.facts.tried == NOTHING_TRIED
+    assert beside.facts.conflicts == found.facts.conflicts + 1
 
 
 @pytest.mark.parametrize("ending", [Ending.FINISHED, Ending.TIMED_OUT])

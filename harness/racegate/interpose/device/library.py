@@ -183,7 +183,7 @@ class Library:
 
     def __init__(self, path: Path) -> None:
         self._library = ctypes.CDLL(str(path))
-        for name in ("vg_drain", "vg_event_version", "vg_capture_of", "vg_take_asked"):
+        for name in ("vg_drain", "vg_event_version", "vg_capture_of"):
             getattr(self._library, name).restype = _WORD
         self._library.vg_drain.argtypes = [ctypes.c_void_p, _WORD]
         self._library.vg_capture_of.argtypes = [_WORD]
@@ -227,7 +227,9 @@ class Library:
 
     def take_asked(self) -> int:
         """The event that this thread was last told is not complete, once; 0: none."""
-        return int(self._library.vg_take_asked())
+        take = self._library.vg_take_asked  # of the virtual runtime alone
+        take.restype = _WORD
+        return int(take())
 
     def hush(self) -> None:
         """No call asks Python any more: the interpreter ends."""

@@ -19,7 +19,6 @@ from racegate.interpose.device.frames import without_ours
 from racegate.interpose.device.library import Library
 from racegate.interpose.device.queue import Queue, WorkQueue
 from racegate.interpose.device.session import Session
-from racegate.interpose.gpus import GpuFacts
 from racegate.interpose.kernels.interpreted.driver import answer_for_driver
 from racegate.interpose.kernels.interpreted.programs import ProgramRace
 from racegate.interpose.kernels.memo import Memo
@@ -109,6 +108,7 @@ def install(
     _count_devices()
     track_arrays(session)
     track_events(session)
+    track_streams(session)
     track_backward(session)
     track_snapshots()
     atexit.register(library.hush)
@@ -183,6 +183,19 @@ def track_events(session: Session) -> None:
     torch.cuda.Stream.query = query_stream
 
 
+def track_streams(session: Session) -> None:
+    """Where a program makes a stream: torch takes one from a pool, and asks the runtime once."""
+    make = torch.cuda.Stream.__new__
+
+    def making(cls: type, *args: Any, **kwargs: Any) -> Any:
+        stream = make(cls, *args, **kwargs)
+        if not {"stream_id", "stream_ptr"} & kwargs.keys():
+            session.origins.stream_made(stream.cuda_stream)
+        return stream
+
+    torch.cuda.Stream.__new__ = making
+
+
 def _set_member(owner: Any, name: str, value: Callable[..., Any]) -> None:
     """Of a type of C code too, which is not to be changed and has a dictionary all the same."""
     try:
@@ -228,16 +241,3 @@ def _draining(session: Session, original: Callable[..., Any]) -> Callable[..., A
 
     call.__doc__ = original.__doc__
     return call
-
-
-def facts_seen(properties: Any) -> GpuFacts:
-    """properties: as `torch.cuda.get_device_properties` returns them, of any device"""
-    return GpuFacts(
-        name=properties.name,
-        memory_bytes=properties.total_memory,
-        compute_capability=(properties.major, properties.minor),
-        sm_count=properties.multi_processor_count,
-        sm_threads=properties.max_threads_per_multi_processor,
-        sm_shared_bytes=getattr(properties, "shared_memory_per_multiprocessor", 0),
-        l2_bytes=getattr(properties, "L2_cache_size", 0),
-    )

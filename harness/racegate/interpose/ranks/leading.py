@@ -11,13 +11,14 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
 
 import msgspec
 import torch
 
+from racegate.history.finding import Stack
 from racegate.interpose.program.leftovers import fork
 from racegate.interpose.program.timeouts import STACKS_SIGNAL
 from racegate.interpose.ranks.group.findings import RankFinding
@@ -26,6 +27,7 @@ from racegate.interpose.ranks.group.matching import Matching
 from racegate.interpose.ranks.group.messages import Down, Message, RankLink, StopMessage, Up
 from racegate.interpose.ranks.group.orders import RankOrder
 from racegate.interpose.ranks.group.refuting import ordered_pairs
+from racegate.interpose.ranks.hanging import RanksStillness, Standstill
 from racegate.interpose.ranks.outcome import RankEnding, RanksOutcome
 from racegate.interpose.ranks.printing import PrefixedOutput
 
@@ -82,10 +84,13 @@ class _Run:
 
     processes: list[_Process]
     matching: Matching
+    stillness: RanksStillness
     findings: tuple[RankFinding, ...] | None = None
     is_stopped: bool = False
     is_quiet: bool = False
+    is_hanging: bool = False
     stop_s: float = 0.0
+    stood: list[tuple[Stack, ...]] = field(default_factory=list)
 
     @property
     def living(self) -> list[tuple[int, _Process]]:
@@ -131,7 +136,8 @@ def lead(
             wait_for_workers=False,
             master_listen_fd=listening.detach(),
         )
-        run = _Run(processes, Matching(ranks))
+        stillness = RanksStillness([process.pid for process in processes])
+        run = _Run(processes, Matching(ranks), stillness)
         _go(run)
         del store
     return _outcome(run)
@@ -202,11 +208,27 @@ def _step(run: _Run) -> None:
     _deliver(run)
     if not run.is_stopped and run.matching.is_still:
         _settle(run)
-    elif run.is_quiet:
-        run.matching.go_on()  # the others may wait for who asks, in ways that nobody sees
+    elif not run.is_stopped and run.is_quiet:
+        _look(run)
     _deliver(run)
     if run.is_stopped and time.monotonic() > run.stop_s:
         _kill(run)
+
+
+def _look(run: _Run) -> None:
+    """Nobody has said anything for long. Others may wait for who asks, in ways that nobody sees."""
+    matching = run.matching
+    if matching.go_on():
+        return
+    match run.stillness.look(matching.states):
+        case Standstill.NO:
+            matching.ask_where()
+        case Standstill.IN_GROUP:
+            run.findings = findings_in(matching)
+            _stop(run)
+        case Standstill.HANGS:
+            run.is_hanging = True
+            _stop(run)
 
 
 def _awaited(run: _Run) -> list[tuple[int, _Process]]:
@@ -291,6 +313,7 @@ def _settle(run: _Run) -> None:
 def _stop(run: _Run) -> None:
     """Ranks say what they have found, and end."""
     run.is_stopped, run.stop_s = True, time.monotonic() + STOP_S
+    run.stood = [tuple(one.stack for one in state.places) for state in run.matching.states]
     run.matching.mail.clear()
     for process in run.processes:
         _post(process, StopMessage())
@@ -314,7 +337,12 @@ def _outcome(run: _Run) -> RanksOutcome:
             code=process.code or 0,
             outcome=msgspec.Raw(data) if data else _NOTHING,
             ordered=ordered[rank],
-            stood=tuple(run.matching.states[rank].standing.values()),
+            stood=run.stood[rank] if run.stood else (),
         )
         ends.append(end)
-    return RanksOutcome(ranks=tuple(ends), findings=run.findings or (), is_stopped=run.is_stopped)
+    return RanksOutcome(
+        ranks=tuple(ends),
+        findings=run.findings or (),
+        is_stopped=run.is_stopped,
+        is_hanging=run.is_hanging,
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from racegate.history.finding import Stack
+from racegate.history.schedule import Holds
 from racegate.interpose.ranks.group.findings import RankFinding
 
 
@@ -24,9 +25,12 @@ class RankEnding(msgspec.Struct, frozen=True, kw_only=True):
 
 class RanksOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """How all of them ended, and what they did wrong together. is_stopped: the run did not come to
-    its end by itself
+    its end by itself; is_hanging: because it stood still, for a reason that nobody sees
+    holds: under which they ran, of all ranks
     """
 
     ranks: tuple[RankEnding, ...]
     findings: tuple[RankFinding, ...] = ()
     is_stopped: bool = False
+    is_hanging: bool = False
+    holds: Holds = ()

@@ -12,14 +12,17 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from types import FrameType
 from typing import Any
 
 import torch
 
-from racegate.history.finding import Stack
 from racegate.interpose.device.calls import Calls
+from racegate.interpose.device.frames import is_program_file
 from racegate.interpose.device.library import CallKind, Library
 from racegate.interpose.device.session import Session
+from racegate.interpose.program import threads
+from racegate.interpose.ranks import works
 from racegate.interpose.ranks.group.collectives import GroupOperation, operations_at
 from racegate.interpose.ranks.group.messages import (
     DismissMessage,
@@ -38,6 +41,7 @@ from racegate.interpose.ranks.group.messages import (
     SplitMessage,
     StandMessage,
     StopMessage,
+    ThreadPlace,
     WaiterKind,
     WaitMessage,
     WantMessage,
@@ -45,12 +49,12 @@ from racegate.interpose.ranks.group.messages import (
 )
 from racegate.interpose.ranks.group.orders import RankOrder
 from racegate.interpose.ranks.queue import GroupWork
-from racegate.interpose.ranks.works import track_works
 from racegate.order.clocks import Clock
 from racegate.order.ranges import merged
 
 _GROUP = "send/recv group"
 _SIGNED = ctypes.c_int64
+_DISTRIBUTED = os.path.join("", "torch", "distributed", "")
 
 
 @dataclass(slots=True, eq=False)
@@ -121,7 +125,7 @@ class Rank:
         recorder.tell_pairs(
             lambda first, second: self.order.raced(first, second, recorder.lanes.clock(second.lane))
         )
-        track_works(self._session, library, self._streams)
+        works.track_works(self._session, library, self._streams)
         self._begin()
 
     # ---- NCCL's calls
@@ -262,10 +266,22 @@ class Rank:
 
     def _others(self) -> tuple[int, ...]:
         """The threads of Python that may do something while this one waits."""
+        return tuple(
+            _native_number(ident) for ident in self._free() if ident != _thread.get_ident()
+        )
+
+    def _free(self) -> dict[int, FrameType]:
+        """The threads of Python that do not wait here, nor for one that does, and where they are.
+        Those that only pin what others load are none of them.
+        """
         waiting = {waiter.ident for waiter in self._waiters.values()}
-        calling = {caller.ident for caller in self._session.host_threads.calling}
-        own = {*self._session.host_threads.ours, threading.get_ident()}
-        return tuple(map(_native_number, set(sys._current_frames()) - waiting - calling - own))
+        hosts = self._session.host_threads
+        calling = {caller.ident for caller in hosts.calling} if waiting else set()
+        return {
+            ident: frame
+            for ident, frame in sys._current_frames().items()
+            if ident not in hosts.ours | waiting | calling and not _only_pins(frame)
+        }
 
     def _wake(self, thread: int, answer: Down) -> None:
         waiter = self._waiters.get(thread)
@@ -308,14 +324,11 @@ class Rank:
         queue: Any = self._session.queue
         queue.advance(work)
 
-    def _standing(self) -> dict[int, Stack]:
-        """Where each thread of Python stands that does not wait here."""
-        waiting = {waiter.ident for waiter in self._waiters.values()}
-        calling = {caller.ident for caller in self._session.host_threads.calling if waiting}
+    def _standing(self) -> dict[int, ThreadPlace]:
+        stack = self._session.stack
         return {
-            _native_number(ident): self._session.stack(frame)
-            for ident, frame in sys._current_frames().items()
-            if ident not in self._session.host_threads.ours | waiting | calling
+            _native_number(ident): ThreadPlace(stack=stack(frame), is_in_group=_is_in_group(frame))
+            for ident, frame in self._free().items()
         }
 
     def _send(self, message: Any) -> None:
@@ -324,6 +337,30 @@ class Rank:
 
 
 def _native_number(ident: int) -> int:
-    """Of a thread, as the kernel has it; 0 if nobody knows."""
+    """Of a thread, as the kernel has it; 0 if nobody knows. The main thread has that of its
+    process, also where that was forked.
+    """
+    if ident == threading.main_thread().ident:
+        return os.getpid()
     thread = threading._active.get(ident)  # type: ignore[attr-defined]
     return 0 if thread is None or thread.native_id is None else int(thread.native_id)
+
+
+def _only_pins(frame: FrameType | None) -> bool:
+    """Whether a thread is one of a data loader's that moves batches to pinned memory."""
+    while frame is not None:
+        if frame.f_code.co_name == "_pin_memory_loop":
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _is_in_group(frame: FrameType | None) -> bool:
+    """Whether a thread is in a call of torch.distributed."""
+    while frame is not None and not is_program_file(frame.f_code.co_filename):
+        name, code_name = frame.f_code.co_filename, frame.f_code.co_name
+        is_wait = name == works.__file__ or (name == threads.__file__ and code_name == "wait")
+        if is_wait or _DISTRIBUTED in name:
+            return True
+        frame = frame.f_back
+    return False

@@ -31,7 +31,7 @@ from racegate.targets.program.result import ProgramResult
 SILENT = "no conflict"
 _EFFECTS = {Verdict.DIVERGENT: Effect.DIVERGENT, Verdict.BENIGN: Effect.BENIGN}
 # What a version is judged with, in the order in which the worst one counts.
-_WORDS = (Verdict.DIVERGENT, Verdict.CONFLICT, Verdict.BENIGN)
+RACY = (Verdict.DIVERGENT, Verdict.CONFLICT, Verdict.BENIGN)
 
 
 class ProgramHistory:
@@ -100,7 +100,7 @@ def word_of(result: ProgramResult) -> str:
     if not result.findings:
         return SILENT
     words = {finding.verdict for finding in result.findings} - {None} or {Verdict.CONFLICT}
-    return next(word for word in _WORDS if word in words)
+    return next(word for word in RACY if word in words)
 
 
 def program_report(result: ProgramResult, cpu_s: float) -> ScenarioReport:

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from racegate.history.finding import Race, Side
-from racegate.history.schedule import AccessPlace
+from racegate.history.finding import Race, Side, place_name
+from racegate.history.schedule import AccessPlace, Hold
 from racegate.interpose.errors import ExitCode
 from racegate.interpose.outcome import Ending, Observation, Outcome
-from racegate.interpose.ranks.holds import of_rank
+from racegate.interpose.ranks.holds import holds_of, of_rank
 from racegate.interpose.ranks.outcome import RankEnding, RanksOutcome
 
 # Of several ranks, the first of these that one of them has is how the program ended.
@@ -34,6 +34,9 @@ def merged(ran: RanksOutcome) -> Outcome:
     ending, exit_code, first = told.ending, told.exit_code, ends[0]
     if ran.is_stopped and ran.findings and ending is not Ending.NOT_MODELLED:
         ending, exit_code, message = Ending.STUCK, ExitCode.FINDING, ran.findings[0].title
+    elif ran.is_hanging:
+        ending, exit_code = Ending.TIMED_OUT, ExitCode.BROKEN_HARNESS
+        message = "the program hangs: all ranks stand still, and nobody sees why" + stood_text(ran)
     return Outcome(
         ending=ending,
         exit_code=exit_code,
@@ -46,11 +49,21 @@ def merged(ran: RanksOutcome) -> Outcome:
         observations=tuple(one for at, end in enumerate(ends) for one in _observed(at, end)),
         not_seen=_sum(end.not_seen for end in ends),
         positions=_positions(ends),
-        realised=_sum(end.realised for end in ends),
+        realised=_realised(ran.holds, ends),
         torch_version=first.torch_version,
         gpu=first.gpu,
         compiled_regions=sum(end.compiled_regions for end in ends),
         ranks=len(ends),
+    )
+
+
+def stood_text(ran: RanksOutcome) -> str:
+    """Where the ranks stood when they were stopped, a line for each thread."""
+    return "".join(
+        f"\n  rank {rank} stood at {place_name(stack)}"
+        for rank, end in enumerate(ran.ranks)
+        for stack in end.stood
+        if stack
     )
 
 
@@ -72,6 +85,18 @@ def _sum(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     for one in counts:
         total.update(one)
     return dict(total)
+
+
+def _realised(holds: Sequence[Hold], ends: Sequence[Outcome]) -> dict[str, int]:
+    """By hold, as it was given, how many operations of its rank, or of all, it kept back."""
+    return {
+        hold.text(): sum(
+            end.realised.get(own.text(), 0)
+            for rank, end in enumerate(ends)
+            for own in holds_of(rank, (hold,))
+        )
+        for hold in holds
+    }
 
 
 def _observed(rank: int, end: Outcome) -> Iterable[Observation]:

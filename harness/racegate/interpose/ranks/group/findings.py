@@ -11,7 +11,9 @@ from racegate.history.finding import FindingKind, Stack, place_name
 
 
 class RankPlace(msgspec.Struct, frozen=True, kw_only=True):
-    """What one rank has to do with it. what: in words; stack: where, innermost first"""
+    """What one rank has to do with it. rank: its number; what: in words; stack: where, innermost
+    first
+    """
 
     rank: int
     what: str

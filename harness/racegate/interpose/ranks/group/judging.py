@@ -24,9 +24,9 @@ def findings_in(matching: Matching) -> tuple[RankFinding, ...]:
     """
     if found := tuple(_mismatch(matching, meeting) for meeting in _disagreed(matching)):
         return found
-    if any(True for _ in matching.hosts):
+    if not matching.is_over:
         return (_deadlock(matching),)
-    if matching.is_over and (found := tuple(_left(matching))):
+    if found := tuple(_left(matching)):
         return found
     return tuple(orders(matching))
 
@@ -106,8 +106,11 @@ def _deadlock(matching: Matching) -> RankFinding:
         if rank in waits:
             wait = waits[rank]
             places.append(RankPlace(rank=rank, what=_why(matching, rank, wait), stack=wait.stack))
+        elif state.ended is not None:
+            places.append(RankPlace(rank=rank, what=_ENDED.format(how=state.ended)))
         else:
-            places.append(RankPlace(rank=rank, what=_ENDED.format(how=state.ended or "")))
+            stack = next((place.stack for place in state.places), ())
+            places.append(RankPlace(rank=rank, what="waits in torch.distributed", stack=stack))
     keys = [key for rank, wait in waits.items() for key in _keys(matching, rank, wait)]
     return rank_finding(
         FindingKind.DEADLOCK,

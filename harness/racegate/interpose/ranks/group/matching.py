@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from racegate.history.finding import Stack
 from racegate.interpose.ranks.group.meetings import GroupNode, Meetings, split_number
 from racegate.interpose.ranks.group.messages import (
     DismissMessage,
@@ -27,10 +26,12 @@ from racegate.interpose.ranks.group.messages import (
     SplitAnswer,
     SplitMessage,
     StandMessage,
+    ThreadPlace,
     Up,
     WaiterKind,
     WaitMessage,
     WantMessage,
+    WhereQuery,
 )
 from racegate.interpose.ranks.group.orders import RankOrder
 
@@ -54,7 +55,13 @@ class RankState:
     ended: str | None = None
     order: RankOrder | None = None
     is_gone: bool = False
-    standing: dict[int, Stack] = field(default_factory=dict)
+    standing: dict[int, ThreadPlace] = field(default_factory=dict)
+
+    @property
+    def places(self) -> list[ThreadPlace]:
+        """Where its threads stand: those that wait, and the others when somebody asked."""
+        waits = [ThreadPlace(stack=wait.stack, is_in_group=True) for wait in self.waits.values()]
+        return [*waits, *self.standing.values()]
 
     @property
     def is_still(self) -> bool:
@@ -87,8 +94,10 @@ class Matching:
             case NeedMessage():
                 self._need(self.meetings.nodes[rank, told.node])
             case WaitMessage():
-                self._wait(state, told)
-                self._need(self.meetings.nodes[rank, told.node])
+                node = self.meetings.nodes[rank, told.node]
+                if not node.is_answered:  # or its result is on the way, and wakes who waits
+                    self._wait(state, told)
+                    self._need(node)
             case SplitMessage():
                 self._wait(state, told)
                 self._split(rank, told)
@@ -170,6 +179,12 @@ class Matching:
     def _forget_queries(self) -> None:
         for state in self.states:
             state.queries = 0
+
+    def ask_where(self) -> None:
+        """Nobody has said anything for long: where do those stand who may do something?"""
+        for rank, state in enumerate(self.states):
+            if not state.is_still:
+                self._tell(rank, WhereQuery())
 
     # ---- when nobody can go on
 

@@ -104,10 +104,17 @@ class DrainMessage(Message, frozen=True, kw_only=True):
     order: RankOrder
 
 
+class ThreadPlace(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a thread stands. is_in_group: in a call of torch.distributed, which waits for others"""
+
+    stack: Stack
+    is_in_group: bool
+
+
 class StandMessage(Message, frozen=True, kw_only=True):
     """Where the threads of Python stand that may yet do something, as the kernel numbers them."""
 
-    threads: dict[int, Stack]
+    threads: dict[int, ThreadPlace]
 
 
 class DoneMessage(Message, frozen=True, kw_only=True):
