@@ -18,6 +18,7 @@ from racegate.history.verdict import Reach
 from racegate.interpose.device.copies import COPIES, WORD
 from racegate.interpose.device.touches import OTHER_THREADS
 from racegate.interpose.outcome import DeviceKind, Outcome, changed
+from racegate.interpose.ranks.group.collectives import is_collective
 from racegate.targets.common.landings import (
     LandingRuns,
     combined,
@@ -122,7 +123,9 @@ def _all_late(runs: Runs) -> Holds:
 
 
 def untils_of(races: tuple[Race, ...]) -> dict[str, tuple[str, ...]]:
-    """Per operation that can be held, before which accesses it may land, latest last."""
+    """Per operation that can be held, before which accesses it may land, latest last. A collective
+    lands late by itself, so before the first of them is another landing too.
+    """
     untils: dict[str, list[str]] = {}
     hosts: set[str] = set()
     for race in races:
@@ -131,7 +134,9 @@ def untils_of(races: tuple[Race, ...]) -> dict[str, tuple[str, ...]]:
             if race.first.is_host:
                 hosts.add(first)
     return {
-        first: (FORCED,) if first in hosts else (*dict.fromkeys(seconds[1:]), FORCED)
+        first: (FORCED,)
+        if first in hosts
+        else (*dict.fromkeys(seconds[0 if is_collective(first) else 1 :]), FORCED)
         for first, seconds in untils.items()
     }
 
