@@ -40,6 +40,7 @@ from racegate.interpose.forkserver import JobServer
 from racegate.interpose.gpu.forward import ForwardLibrary
 from racegate.interpose.gpu.install import GpuDevice
 from racegate.interpose.gpus import GPUS, VIRTUAL_GPU, GpuFacts, facts_seen
+from racegate.interpose.kernels.interpreted.programs import LaunchConflicts, ProgramRace
 from racegate.interpose.kernels.memo import Memo
 from racegate.interpose.other_sources import PlaceWatch, read_instead
 from racegate.interpose.outcome import DEVICE, CompileMode, DeviceKind, Ending, Job, Outcome, Plan
@@ -102,7 +103,8 @@ class Child:
         else:
             library = Library(path)
             self.session = self._session_on(library, listener)
-            self.installed = install(library, self.session, self.refuse, memo)
+            on_race = self._name_programs
+            self.installed = install(library, self.session, self.refuse, memo, on_race)
         self._kind = kind
         self._name_buffer = name_buffer
         self._result = Path()
@@ -112,6 +114,7 @@ class Child:
         self._log: RunTracer | None = None
         self._path = ""
         self._named: dict[int, NamedConflict] = {}
+        self._in_launches = LaunchConflicts()
         self._rank: Rank | None = None
         self._places = PlaceWatch(self.session)
         self.run = ProgramRun(self.findings, self.installed.read)
@@ -201,7 +204,8 @@ class Child:
         session, found = self.session, list(self._named.values())
         within, made = session.within, session.origins.made
         lanes = session.recorder.lanes
-        return races_of(found, lanes, parts=session.parts, within=within, made=made)
+        races = races_of(found, lanes, parts=session.parts, within=within, made=made)
+        return [*races, *self._in_launches.races()]
 
     def finish(self, ending: Ending, exit_code: int, message: str = "") -> None:
         """Writes the result; nothing after this is judged. A process that the program forked and
@@ -293,6 +297,11 @@ class Child:
             name = f"memory asked for at {place_name(freed)}, and freed"
         allocated = freed if reused_at is not None else session.origins.allocated(conflict.low)
         self._named[id(conflict)] = NamedConflict(conflict, name, reused_at, allocated)
+
+    def _name_programs(self, kernel: str, race: ProgramRace) -> None:
+        """Two programs of a launch race."""
+        name = self._buffer(race.low, race.high)
+        self._in_launches.add(kernel, race, stack=self.session.stack(), buffer=name)
 
 
 def run_program(child: Child, argv: list[str], path: str = "") -> int:
