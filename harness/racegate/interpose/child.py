@@ -60,7 +60,7 @@ from racegate.interpose.program.install import Installed, enter, install
 from racegate.interpose.program.leftovers import (
     adopt_orphans,
     end_as_python_does,
-    end_children,
+    end_leftovers,
 )
 from racegate.interpose.program.names import buffer_name
 from racegate.interpose.program.processes import seen_of_children, track_processes
@@ -369,7 +369,7 @@ def serve(child: Child, server: JobServer[Job], stdin: RewoundInput) -> None:
             import_compiler()
         if job.ranks:
             prepare_ranks()
-        if server.fork(partial(_end_leftovers, job)) is None:
+        if server.fork(partial(end_leftovers, is_told=not job.is_quiet)) is None:
             continue
         if job.is_quiet:
             nothing = os.open(os.devnull, os.O_WRONLY)
@@ -379,12 +379,6 @@ def serve(child: Child, server: JobServer[Job], stdin: RewoundInput) -> None:
             run_ranks(child, job)
         child.begin(job)
         leave(run_program(child, list(job.argv), job.path))
-
-
-def _end_leftovers(job: Job) -> None:
-    for name in end_children():
-        if not job.is_quiet:
-            print(f"racegate: ended {name}, which the program had left behind", file=sys.stderr)
 
 
 def main(prepare: Callable[[], None] = lambda: None) -> None:
