@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -137,9 +138,14 @@ class Truth:
         for name, row in self._steps[step].items():
             believed = chosen[name]["computed"]
             where = f"of request {name}"
-            true = row.start + row.rejected_before
+            true = None if self._is_over(row) else row.start + row.rejected_before
             self._same(step, f"{CHOSEN}.computed", where, believed, true)
         self._disjoint(step)
+
+    def _is_over(self, row: RequestStep) -> bool:
+        """Whether it has all its tokens, and the host only does not know yet."""
+        request = self._course.request(row.request)
+        return row.known >= len(request.prompt) + request.max_tokens
 
     def _disjoint(self, step: int) -> None:
         """No block is two requests', but for those of a prefix that they have in common."""
@@ -291,7 +297,11 @@ class Truth:
             for at, (row, one) in enumerate(zip(rows, used, strict=False)):
                 where = f"of request {row.request} in row {at}"
                 self._same(step, f"sampling.{name}", where, one, of(self._request(row)))
-        self._by_row(step, "sampling.outputs", values, self._course.before)
+        self._by_row(step, "sampling.outputs", values, self._counted)
+
+    def _counted(self, row: RequestStep) -> list[int | None] | None:
+        """The tokens that a row's penalties count, if it has any."""
+        return self._course.before(row) if self._request(row).temperature else None
 
     def _request(self, row: RequestStep) -> Request:
         return self._course.request(row.request)
@@ -342,7 +352,7 @@ class Truth:
         modulus = request.grammar_modulus
         if not modulus or place == len(request.prompt):  # the first token may be any
             return [0, 0]
-        if before is None or place >= len(request.prompt) + request.max_tokens:
+        if before is None or self._is_over(replace(row, known=place)):
             return None  # what is sampled behind the last token is thrown away
         tokens = range(before % modulus, size, modulus)
         return [len(tokens), sum(tokens)]
