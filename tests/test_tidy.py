@@ -30,6 +30,7 @@ UNTYPED = (
     "_triton.py",
     "measure/bench/kernels.py",
     "interpose/device/",
+    "interpose/ranks/",
     "interpose/gpu/",
     "interpose/kernels/",
     "interpose/program/",

@@ -30,6 +30,7 @@ from racegate.jobs.gate import GateResult
 from racegate.jobs.soak import SoakResult
 from racegate.jobs.triage.origin import OriginObject
 from racegate.jobs.verify import VerifyObject
+from racegate.jobs.versions.bisecting import ReleaseRange
 from racegate.measure.ab.summary import AbReport
 from racegate.measure.bench.virtual import BenchResult
 from racegate.measure.evaluation.cover_scripts import CoverObject
@@ -120,6 +121,7 @@ CONTRACT = (
     Printed(what="campaign findings", struct=FindingsObject),
     Printed(what="campaign verify", struct=VerifyObject),
     Printed(what="campaign bisect", struct=OriginObject),
+    Printed(what="bisect", struct=ReleaseRange),
     Printed(what="campaign serve, at /campaign.json", struct=DashboardView),
     Printed(what="soak", struct=SoakResult),
     Printed(what="ab", struct=AbReport),

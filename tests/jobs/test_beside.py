@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from string import hexdigits
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,13 +17,17 @@ from racegate.history.exit_code import ExitCode
 from racegate.history.finding import Finding, FindingKind, Verdict
 from racegate.history.outcome import Comparison, RunResult
 from racegate.history.witness import load_witness
+from racegate.interpose.errors import BadInput
 from racegate.interpose.outcome import Ending, Observation
+from racegate.jobs.foreign.adapter_bases import compared_look
 from racegate.jobs.foreign.bases import base_cell
 from racegate.jobs.foreign.beside import ComparedRun, compare
 from racegate.jobs.foreign.opened import TargetResult
+from racegate.jobs.foreign.program_bases import base_of
 from racegate.jobs.foreign.worker import TargetWorker
 from racegate.jobs.generated import CampaignSpec, Report
 from racegate.targets.common.wire import ReleaseRun
+from racegate.targets.program.launch import Program
 from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.wire import ModelRunner, StateMode
 from support import SCENARIOS, scenario
@@ -118,3 +123,33 @@ def test_a_worker_makes_one_witness_of_what_many_scenarios_show(
         assert isinstance(report, Report) and report.signature == witness.signature
         made[index] = report.found is not None
     assert made == {4: True, 5: False, 2: True, 3: False}
+
+
+def test_a_change_is_known_by_a_short_digest_of_all_that_differs() -> None:
+    seen = tuple(Observation(f"step {step} sampled", "x", "{}") for step in (2, 3))
+    run = ReleaseRun(ending=Ending.FINISHED, inner=seen)
+    changed = beside(result(), result(), run).changed
+    assert changed is not None
+    digest = changed.signature.rpartition("/")[2]
+    assert (len(digest), set(digest) <= set(hexdigits)) == (12, True)
+
+
+def test_a_module_has_no_other_script_to_be_compared_with(tmp_path: Path) -> None:
+    script = tmp_path / "other.py"
+    script.write_text("")
+    with pytest.raises(BadInput, match="-m MODULE takes --against-path"):
+        base_of(Program(("-m", "package")), script=str(script), folder=None)
+    other = base_of(Program(("one.py", "7")), script=str(script), folder=None)
+    assert other.program.argv == (str(script), "7")
+
+
+@pytest.mark.parametrize("delivered", [{"A": (1, 2), "B": ()}, None])
+def test_an_engine_is_compared_by_what_it_delivered_too(
+    delivered: dict[str, tuple[int, ...]] | None,
+) -> None:
+    """Nothing, if its run did not come to its end."""
+    ran = None if delivered is None else SimpleNamespace(delivered=delivered)
+    told = SimpleNamespace(stopped=None, observations=(), result=ran)
+    eager = SimpleNamespace(ending=Ending.FINISHED, refused="", told=told)
+    look: Any = SimpleNamespace(result=result(), base=eager)
+    assert compared_look(look).delivered == (delivered or {})

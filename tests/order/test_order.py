@@ -20,7 +20,7 @@ from racegate.order.compiled import compiled_order
 from racegate.order.findings import _in_one_function, race_of
 from racegate.order.interface import Order
 from racegate.order.python import python_order
-from racegate.order.recorder import Recorder
+from racegate.order.recorder import Recorder, WaitTotal
 from racegate.order.rows import Shadow, mask_of, ranges_of
 from stories import STREAMS, Statement, Story, statements, told
 from threaded import LANES, SIZE, Key, Told, found_by, programs
@@ -361,6 +361,26 @@ def test_of_many_waits_of_a_lane_the_latest_are_known(monkeypatch: pytest.Monkey
         recorder.take(other, recorder.hand_on(one))
         recorder.issue(other, second, f"overwrites#{byte}", (), (), ((0, byte + 1),))
     assert not recorder.conflicts
+
+
+@pytest.mark.parametrize("new_order", [compiled_order, python_order])
+def test_a_wait_costs_what_it_waits_for_that_was_not_known_to_be_complete(
+    new_order: type[Order],
+) -> None:
+    recorder = Recorder(new_order())
+    recorder.price_waits()
+    host = recorder.add_thread("host")
+    first, second = recorder.add_stream("first"), recorder.add_stream("second")
+    on_stream, on_host = (("w.py", 9, "f"),), (("w.py", 7, "f"),)
+    for number in range(3):
+        recorder.issue(host, first, f"op#{number}", (), (), ())
+    recorder.record(0, host, first, ())
+    recorder.make_wait(host, second, 0, on_stream)
+    for _ in range(2):
+        recorder.wait_stream(host, first, on_host)
+    covered = recorder.prices["w.py:9"].streams
+    assert recorder.prices == {"w.py:9": WaitTotal(0, covered), "w.py:7": WaitTotal(covered, 0)}
+    assert covered >= 3
 
 
 def test_who_adopts_reads_and_writes_passes_on_what_it_knew_of_its_own_rows_and_no_other() -> None:

@@ -9,14 +9,20 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from rich.console import Console
 from typer.testing import CliRunner
 
 from pictured import judged
+from program_verdicts import finding as race
 from racegate.cli.app import app
-from racegate.history.finding import Verdict, is_seen
+from racegate.history.finding import Benign, Verdict, finding_of, is_seen
+from racegate.history.gates.known import KnownFinding, baseline_of
 from racegate.history.outcome import RunResult, shared_findings
+from racegate.jobs.ratchet import compared
 from racegate.report.causes import BLOCKS_MAX, last_line, print_causes, told_plainly
+from racegate.report.ci.failing import checked_results, failing_in
 from racegate.report.text import STYLE
 
 FAULT = "accepted-copy-after-row-move"
@@ -121,3 +127,66 @@ def test_the_last_line_names_causes(count: int) -> None:
     causes = "1 cause" if count == 1 else f"{count} causes"
     assert said.startswith(f"{causes} in {count} of 99 scenarios: s0")
     assert said.endswith(", ...") == (count > BLOCKS_MAX)
+
+
+def raced(scenario: str, *edges: tuple[str, str], holds: tuple[str, ...] = ()) -> RunResult:
+    """Races by signature and missing edge, of which a landing shows the last."""
+    found = [
+        msgspec.structs.replace(
+            finding_of(msgspec.structs.replace(race(signature, "/w/pkg/a.py"), edge=edge)),
+            verdict=Verdict.DIVERGENT,
+            replay="racegate vllm run",
+            holds=holds if signature == edges[-1][0] else (),
+        )
+        for signature, edge in edges
+    ]
+    return RunResult(
+        scenario=scenario, device="virtual", verdict=Verdict.DIVERGENT, findings=tuple(found)
+    )
+
+
+SEEN = st.lists(
+    st.tuples(st.sampled_from("pqrs"), st.sampled_from(["before a", "before b"])),
+    unique_by=lambda one: one[0],
+    min_size=1,
+)
+
+
+@given(SEEN, SEEN)
+def test_conflicts_that_lack_one_edge_are_one_cause_in_every_form(
+    one: list[tuple[str, str]], other: list[tuple[str, str]]
+) -> None:
+    runs = [raced("one", *one, holds=("x until y",)), raced("other", *other)]
+    causes = shared_findings(runs)
+    assert len(causes) == len({edge for _, edge in (*one, *other)})
+    told = {finding.signature for cause in causes for finding in cause.findings}
+    assert told == {signature for signature, _ in (*one, *other)}
+    failing = [failing_in(run, {}, Benign.PASS) for run in runs]
+    for seen, forms in zip((one, other), failing, strict=True):
+        assert len(forms) == len({edge for _, edge in seen})
+        assert {name for each in forms for name in (each.signature, *each.also)} == {
+            signature for signature, _ in seen
+        }
+    shown = next(each for each in failing[0] if one[-1][0] in (each.signature, *each.also))
+    assert shown.signature == one[-1][0], "the conflict that a run shows stands for its cause"
+
+
+@given(SEEN, st.sets(st.sampled_from("pqrs")))
+def test_a_cause_is_known_if_all_of_its_conflicts_are(
+    seen: list[tuple[str, str]], known: set[str]
+) -> None:
+    run = raced("one", *seen)
+    baseline = baseline_of(KnownFinding(scenario="one", signature=name) for name in known)
+    ratchet = compared([run], baseline, benign=Benign.PASS)
+    checked = checked_results([run], {}, code=1, ratchet=ratchet)
+    assert checked.failing
+    for each in checked.failing:
+        assert each.is_known == ({each.signature, *each.also} <= known)
+
+
+def test_a_cause_names_the_function_that_does_not_wait() -> None:
+    (cause,) = shared_findings([raced("one", ("p", "wait"), ("q", "wait"))])
+    facts = dict(told_plainly(cause).facts)
+    assert facts["edge"] == "wait"
+    assert facts["lacks it"] == "/w/pkg/a.py:5 in step, for /w/pkg/a.py:5 in step"
+    assert facts["also"] == "1 more conflict of this edge: host (step)"

@@ -112,6 +112,12 @@ COMMANDS = {
     "history": LazyCommand(
         CommandKind.SEARCH, "look.history", "The same on version after version of a package."
     ),
+    "bisect": LazyCommand(
+        CommandKind.SEARCH,
+        "look.history",
+        "The release of a package that brought a race into a program, or repaired it.",
+        app="bisect_app",
+    ),
     "campaign": LazyCommand(
         CommandKind.SEARCH, "look.campaign", "What campaigns have found, and whether it is fixed."
     ),

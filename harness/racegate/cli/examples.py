@@ -15,6 +15,7 @@ EXAMPLES = {
     "replay": "mine.witness.json --times 100",
     "minimise": "mine.witness.json --witness smaller",
     "export": "mine.witness.json --pytest test_mine.py",
+    "bisect": "loader.py --package timm --good 1.0.30 --bad 1.0.29",
     "repair": "train.py --epochs 1",
     "explain": "mine.witness.json --html race.html",
     "ops": "finish-and-condense --fault accepted-copy-after-row-move",

@@ -54,6 +54,8 @@ class FindingKind(StrEnum):
     CRASH: the engine stopped on an error
     FOOTPRINT: an operation wrote rows that it had not declared, so that nothing could order it
     CHANGE: a value that a change observes otherwise than its base, although nothing was held
+    MISMATCH: ranks of a program that issue different collectives where one is meant
+    ORDER: ranks that use two communicators in opposite orders
     """
 
     CONFLICT = "conflict"
@@ -65,6 +67,8 @@ class FindingKind(StrEnum):
     CRASH = "crash"
     FOOTPRINT = "footprint"
     CHANGE = "change"
+    MISMATCH = "mismatch"
+    ORDER = "order"
 
 
 class Hazard(StrEnum):
@@ -185,6 +189,11 @@ class Race(msgspec.Struct, frozen=True, kw_only=True):
     late: Stack = ()
 
     @property
+    def missing(self) -> str:
+        """The edge that it lacks, in words: that of its cause, where several lack one."""
+        return self.cause or self.edge
+
+    @property
     def message(self) -> str:
         """The two accesses, and what would order them, in words."""
         verbs = ["writes" if side.is_write else "reads" for side in (self.first, self.second)]
@@ -205,7 +214,7 @@ def causes_of(races: Sequence[Race]) -> tuple[Cause, ...]:
     """The missing edges of races, in the order in which the races were found."""
     found: dict[str, list[str]] = {}
     for race in races:
-        found.setdefault(race.cause or race.edge, []).append(race.signature)
+        found.setdefault(race.missing, []).append(race.signature)
     return tuple(Cause(edge=edge, signatures=tuple(names)) for edge, names in found.items())
 
 
@@ -252,6 +261,21 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     verdict: Verdict | None = None
     holds: tuple[str, ...] = ()
     race: Race | None = None
+
+    @property
+    def cause(self) -> str:
+        """What the findings of one cause have in common: the edge that is missing, of others the
+        signature.
+        """
+        return self.signature if self.race is None else self.race.missing
+
+
+def one_per_cause(findings: Sequence[Finding]) -> list[list[Finding]]:
+    """Findings that lack one edge, in one list each, in the order in which they were found."""
+    found: dict[str, list[Finding]] = {}
+    for one in findings:
+        found.setdefault(one.cause, []).append(one)
+    return list(found.values())
 
 
 # What a user sees of a failure.

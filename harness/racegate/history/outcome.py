@@ -144,7 +144,8 @@ def unaudited(result: RunResult) -> RunResult:
 
 
 class SharedFinding(msgspec.Struct, frozen=True, kw_only=True):
-    """What several scenarios fail with, known by one signature.
+    """What several scenarios fail with, and findings that lack one edge, known by the signature of
+    the first.
 
     seen: the runs with the finding of each; first the one that tells most: in which a user sees
         what is wrong, then in which something is, and of those the smallest
@@ -158,21 +159,24 @@ class SharedFinding(msgspec.Struct, frozen=True, kw_only=True):
         """The names of those that show it."""
         return tuple(dict.fromkeys(run.scenario for run, _ in self.seen))
 
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """Of its cause, each once, the one that tells most first."""
+        return tuple({one.signature: one for _, one in reversed(self.seen)}.values())[::-1]
+
 
 def shared_findings(
     results: Sequence[RunResult], *, benign: Benign = Benign.PASS
 ) -> tuple[SharedFinding, ...]:
-    """What a job counts, each signature once; first what most scenarios show. benign: what BENIGN
-    is for it
+    """What a job counts, each cause once; first what most scenarios show. benign: what BENIGN is
+    for it
     """
     found: dict[str, list[tuple[RunResult, Finding]]] = {}
     for run in results:
         for finding in _counted_in(run, benign):
-            found.setdefault(finding.signature, []).append((run, finding))
-    shared = [
-        SharedFinding(signature=signature, seen=tuple(sorted(seen, key=_told_first)))
-        for signature, seen in found.items()
-    ]
+            found.setdefault(finding.cause, []).append((run, finding))
+    sorted_first = [tuple(sorted(seen, key=_told_first)) for seen in found.values()]
+    shared = [SharedFinding(signature=seen[0][1].signature, seen=seen) for seen in sorted_first]
     return tuple(sorted(shared, key=lambda one: -len(one.scenarios)))
 
 
@@ -205,6 +209,7 @@ class Failing(msgspec.Struct, frozen=True, kw_only=True):
     signature: what it is known by
     message: a paragraph; replay: the command that shows it again, empty if there is none
     is_known: it stands in the baseline, or is suppressed; reason: why, if somebody said
+    also: signatures of the other findings of its cause, which are known if it is
     """
 
     name: str
@@ -216,6 +221,7 @@ class Failing(msgspec.Struct, frozen=True, kw_only=True):
     replay: str = ""
     is_known: bool = False
     reason: str = ""
+    also: tuple[str, ...] = ()
 
 
 class CheckedCase(msgspec.Struct, frozen=True, kw_only=True):

@@ -75,13 +75,18 @@ def tried_by_hand(holds: Sequence[HoldOutcome]) -> Tried:
     return Tried(reach=Reach.SOME, number=int(is_realised))
 
 
+# Nothing orders what an order has to be for; no run has come out wrong by it.
+UNORDERED = (FindingKind.CONFLICT, FindingKind.ORDER)
+
+
 class Facts(StrictStruct, frozen=True, kw_only=True):
     """What is known of a scenario before a word is said about it.
 
     is_broken: the harness failed a check of its own, so that nothing else counts
     is_deadlocked: a run came to a wait that nothing can end
     is_wrong: a run had a wrong value, broke an invariant, lost tokens or crashed
-    conflicts: pairs of accesses that nothing orders, without those that somebody let stand
+    conflicts: pairs of accesses, or of collectives, that nothing orders, without those that
+        somebody let stand
     unmet: in words, why a run in which nothing is wrong would be no proof: expectations, a run that
         was cut off, observations that a planted value does not change, oracles that were not asked,
         holds that were not realised, answers to queries that were not run
@@ -112,8 +117,8 @@ def facts_of(
     return Facts(
         is_broken=is_broken,
         is_deadlocked=FindingKind.DEADLOCK in kinds,
-        is_wrong=bool(kinds - {FindingKind.CONFLICT, FindingKind.DEADLOCK}),
-        conflicts=sum(finding.kind is FindingKind.CONFLICT for finding in findings),
+        is_wrong=bool(kinds - {*UNORDERED, FindingKind.DEADLOCK}),
+        conflicts=sum(finding.kind in UNORDERED for finding in findings),
         unmet=unmet,
         is_compared=is_compared,
         tried=tried,

@@ -24,6 +24,8 @@ SHARED = ("core.c", "guard.c", "transfers.c")
 SOURCES = (*SHARED, "runtime.c", "errors.c", "driver.c", "vmm.c")
 FORWARD = Path(__file__).parent / "gpu" / "native"
 FORWARD_LIBRARY = "libracegate_forward.so"
+RANKS = Path(__file__).parent / "ranks" / "native"
+NCCL = "libnccl.so.2"  # its soname, which torch asks for
 LIBRARY = "libcuda.so.1"  # its soname: whoever loads the driver by name finds this one
 NVML = "libnvidia-ml.so.1"  # likewise
 # Entry points of the runtime that touch no memory of the program and order nothing.
@@ -39,12 +41,15 @@ _DRIVER_NAME = re.compile(r"\b(cu[A-Z]\w*)\s*\(|#define\s+(cu[A-Z]\w*)\s+(cu[A-Z
 
 @dataclass(frozen=True, slots=True)
 class Toolkit:
-    """What the installed torch was built for. version: CUDA's number, 13000 for 13.0."""
+    """What the installed torch was built for. version: CUDA's number, 13000 for 13.0; nccl: its
+    library and its header, if torch has it beside itself
+    """
 
     torch_version: str
     version: int
     runtime: Path
     include: Path
+    nccl: tuple[Path, Path] | None = None
 
 
 def find_toolkit() -> Toolkit:
@@ -70,15 +75,26 @@ def find_toolkit() -> Toolkit:
     major, minor = (int(part) for part in cuda[1].split(".")[:2])
     runtime = _first(folder, f"libcudart.so.{major}")
     include = _first(folder, "cuda_runtime_api.h").parent
-    return Toolkit(torch_version[1], 1000 * major + 10 * minor, runtime, include)
+    nccl = (*_beside(folder, NCCL), *_beside(folder, "nccl.h"))
+    return Toolkit(
+        torch_version[1],
+        1000 * major + 10 * minor,
+        runtime,
+        include,
+        nccl=(nccl[0], nccl[-1]) if len(nccl) > 1 else None,
+    )
 
 
 def _first(torch_folder: Path, name: str) -> Path:
-    roots = (torch_folder.parent / "nvidia", torch_folder / "lib")
-    found = [path for root in roots for path in sorted(root.glob(f"**/{name}"))]
+    found = _beside(torch_folder, name)
     if not found:
         raise BadInput(f"{name} is missing beside torch: install its nvidia packages again")
     return found[0]
+
+
+def _beside(torch_folder: Path, name: str) -> list[Path]:
+    roots = (torch_folder.parent / "nvidia", torch_folder / "lib")
+    return [path for root in roots for path in sorted(root.glob(f"**/{name}"))]
 
 
 def build_library(toolkit: Toolkit) -> Path:
@@ -97,6 +113,17 @@ def build_nvml(toolkit: Toolkit) -> Path:
     return _built(toolkit, NVML, (NATIVE / "nvml.c",), "")
 
 
+def build_nccl(toolkit: Toolkit) -> tuple[Path, ...]:
+    """Path of the virtual NCCL, likewise; none if torch has no NCCL that it could stand for."""
+    if toolkit.nccl is None:
+        return ()
+    library, header = toolkit.nccl
+    version = re.search(r"^#define NCCL_VERSION_CODE (\d+)", header.read_text(), re.MULTILINE)
+    flags = (f"-DVG_NCCL_VERSION={version[1] if version else 0}",)
+    stubs = _stubs([name for name in exported_functions(library) if name.startswith("nccl")])
+    return (_built(toolkit, NCCL, (RANKS / "nccl.c",), stubs, flags),)
+
+
 def build_forward(toolkit: Toolkit) -> Path:
     """Path of the library that stands in front of the real runtime, likewise."""
     _build_recording()
@@ -111,12 +138,20 @@ def _build_recording() -> None:
     build_operators()
 
 
-def _built(toolkit: Toolkit, name: str, sources: tuple[Path, ...], stubs: str) -> Path:
+def _built(
+    toolkit: Toolkit,
+    name: str,
+    sources: tuple[Path, ...],
+    stubs: str,
+    more: tuple[str, ...] = (),
+) -> Path:
     folders = (toolkit.include, NATIVE, FORWARD)
-    flags = [f"-DVG_CUDA_VERSION={toolkit.version}", "-Wl,-Bsymbolic"]
+    flags = [*more, f"-DVG_CUDA_VERSION={toolkit.version}", "-Wl,-Bsymbolic"]
     flags += [word for folder in folders for word in ("-I", str(folder))]
     flags += ["-idirafter", str(NATIVE / "fallback")]
-    read = (path for root in (NATIVE, FORWARD) for path in root.glob("**/*") if path.is_file())
+    read = (
+        path for root in (NATIVE, FORWARD, RANKS) for path in root.glob("**/*") if path.is_file()
+    )
     return compiled(name, sources, read=read, flags=tuple(flags), made=("stubs.c", stubs))
 
 

@@ -13,13 +13,12 @@ import gc
 import os
 import runpy
 import sys
-import threading
 import traceback
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any, NoReturn
 
 import msgspec
@@ -34,6 +33,7 @@ from racegate.interpose.device.copies import COPIES
 from racegate.interpose.device.frames import is_program_file
 from racegate.interpose.device.library import Library
 from racegate.interpose.device.listener import Listener
+from racegate.interpose.device.queue import WorkQueue
 from racegate.interpose.device.session import Session
 from racegate.interpose.errors import INTERRUPTED, ExitCode
 from racegate.interpose.forkserver import JobServer
@@ -43,23 +43,38 @@ from racegate.interpose.gpus import GPUS, VIRTUAL_GPU, GpuFacts
 from racegate.interpose.kernels.memo import Memo
 from racegate.interpose.other_sources import PlaceWatch, read_instead
 from racegate.interpose.outcome import DEVICE, CompileMode, DeviceKind, Ending, Job, Outcome, Plan
-from racegate.interpose.program.failures import is_ours, missing_for, words_for
+from racegate.interpose.program.failures import (
+    code_of_exit,
+    is_ours,
+    missing_for,
+    program_part,
+    words_for,
+)
 from racegate.interpose.program.imports import (
     import_from,
     imported_from,
     track_allocator_settings,
 )
 from racegate.interpose.program.install import Installed, enter, install
-from racegate.interpose.program.leftovers import adopt_orphans, end_children
+from racegate.interpose.program.leftovers import (
+    adopt_orphans,
+    end_as_python_does,
+    end_children,
+)
 from racegate.interpose.program.names import buffer_name
 from racegate.interpose.program.processes import seen_of_children, track_processes
 from racegate.interpose.program.stdin import RewoundInput
 from racegate.interpose.program.timeouts import write_stacks_on_signal
+from racegate.interpose.ranks.group.messages import RankLink
+from racegate.interpose.ranks.holds import holds_of
+from racegate.interpose.ranks.leading import RankSettings, lead, prepare_ranks
+from racegate.interpose.ranks.queue import RankQueue
+from racegate.interpose.ranks.rank import Rank
 from racegate.order.findings import NamedConflict, races_of
 from racegate.order.recorder import Conflict
 
 RESULT_FD_MIN = 512
-THREADS_LEFT = "threads that still ran at the end of the program (what they did later)"
+COMPLETE = (Ending.FINISHED, Ending.FAILED)  # the script came to its end, whatever that is
 _TORN = "copies in a finding that land as a whole (a torn copy is not tried)"
 
 
@@ -95,6 +110,7 @@ class Child:
         self._gpu: GpuFacts | None = None
         self._path = ""
         self._named: dict[int, NamedConflict] = {}
+        self._rank: Rank | None = None
         self._places = PlaceWatch(self.session)
         self.run = ProgramRun(self.findings, self.installed.read)
 
@@ -105,6 +121,11 @@ class Child:
             refuse_write=self._refuse_write,
             listener=listener,
         )
+
+    def join(self, link: RankLink, ranks: int) -> None:
+        """In the forked process: it is one of so many ranks, which are at the other end."""
+        rank = self._rank = Rank(link, self.session, stop=self._stop, refuse=self.refuse)
+        rank.connect(self.installed.calls, self.installed.library, ranks=ranks)
 
     def begin(self, job: Job) -> None:
         """In the forked process: this run's plan."""
@@ -145,14 +166,16 @@ class Child:
         """The plan alone, for a process that entered the device before it was forked."""
         self._result = result
         self._pid = os.getpid()
-        queue = self.installed.make_queue(
-            plan.holds,
-            settles=plan.settles,
-            limit_s=plan.hold_limit_s,
-            on_landing=self._debugged(plan.debugger) if plan.debugger else None,
-        )
+        queue = self._make_queue(plan)
         self.session.begin(queue, polls_max=plan.polls, is_recording=plan.is_recording)
         set_run(self.run)
+
+    def _make_queue(self, plan: Plan) -> WorkQueue:
+        if self._rank is not None:
+            return RankQueue(plan.holds, self._rank, records=plan.is_recording)
+        made, settles, limit_s = self.installed.make_queue, plan.settles, plan.hold_limit_s
+        told = self._debugged(plan.debugger) if plan.debugger else None
+        return made(plan.holds, settles=settles, limit_s=limit_s, on_landing=told)
 
     def _debugged(self, place: str) -> Callable[[str], None]:
         """Stops at a landing. What a person looks at there is nobody's access."""
@@ -182,6 +205,8 @@ class Child:
         if os.getpid() != self._pid:
             return
         session = self.session
+        if self._rank is not None:
+            self._rank.end(f": {message}" if message else "", goes_on=ending in COMPLETE)
         if ending is Ending.FINISHED:
             session.drain()
             session.touches.end()
@@ -214,6 +239,8 @@ class Child:
             return
         with os.fdopen(self._kept_open, "wb") as file:
             file.write(data)
+        if self._rank is not None and ending in COMPLETE:
+            self._rank.await_dismissal()
 
     def _stop(self) -> NoReturn:
         """The program hangs, or its time is over: what was found until then is written."""
@@ -287,12 +314,14 @@ def run_program(child: Child, argv: list[str], path: str = "") -> int:
             runpy.run_path(argv[0], run_name="__main__")
         code, message = 0, ""
     except SystemExit as exit:
-        code, message = _exit_code(exit), ""
+        code, message = code_of_exit(exit), ""
     except KeyboardInterrupt:
         child.finish(Ending.INTERRUPTED, INTERRUPTED)
         return INTERRUPTED
     except BaseException as error:  # noqa: BLE001  the script's own failure, told as Python tells it
-        traceback.print_exception(type(error), error, _program_part(error.__traceback__))
+        traceback.print_exception(
+            type(error), error, program_part(error.__traceback__, below=__file__)
+        )
         if missing := missing_for(error):
             child.refuse(missing)
         if is_ours(error):
@@ -301,43 +330,6 @@ def run_program(child: Child, argv: list[str], path: str = "") -> int:
     end_as_python_does(child.session)
     child.finish(Ending.FAILED if code else Ending.FINISHED, code, message)
     return code
-
-
-def _exit_code(exit: SystemExit) -> int:
-    """What the process would end with: of a number, its last eight bits, as Python and the kernel
-    have it. 256 is 0.
-    """
-    if exit.code is None:
-        return 0
-    if isinstance(exit.code, int):
-        return int(exit.code) & 0xFF
-    print(exit.code, file=sys.stderr)
-    return 1
-
-
-def end_as_python_does(session: Session) -> None:
-    """What runs behind the script is judged too: threads that are no daemons, what executors have
-    left, `atexit` and `weakref.finalize`, and `__del__` of what nothing holds any more.
-    """
-    try:
-        threading._shutdown()  # type: ignore[attr-defined]
-        gc.collect()  # before torch takes back, at exit, what runs operators here
-        atexit._run_exitfuncs()
-    except KeyboardInterrupt:
-        pass  # told to stop in its last moments: what was found is told
-    left = len(sys._current_frames()) - 1
-    if left:
-        session.not_seen[THREADS_LEFT] += left
-
-
-def _program_part(trace: TracebackType | None) -> TracebackType | None:
-    """Without the frames of this module and of runpy."""
-    while trace is not None and trace.tb_next is not None:
-        name = trace.tb_frame.f_code.co_filename
-        if name != __file__ and "runpy" not in name:
-            break
-        trace = trace.tb_next
-    return trace
 
 
 def leave(code: int) -> NoReturn:
@@ -349,6 +341,21 @@ def leave(code: int) -> NoReturn:
     os._exit(code & 0xFF)
 
 
+def run_ranks(child: Child, job: Job) -> None:
+    """Runs the program as ranks, each in a process of its own, and writes what they came to."""
+
+    def begin(seat: RankSettings, link: RankLink) -> NoReturn:
+        child.join(link, seat.ranks)
+        plan = msgspec.structs.replace(job.plan, holds=holds_of(seat.rank, job.plan.holds))
+        child.begin(msgspec.structs.replace(job, plan=plan, result=seat.result, stacks=seat.stacks))
+        leave(run_program(child, list(job.argv), job.path))
+
+    outcome = lead(job.ranks, Path(job.stacks), begin, is_quiet=job.is_quiet)
+    outcome = msgspec.structs.replace(outcome, holds=job.plan.holds)
+    Path(job.result).write_bytes(msgspec.json.encode(outcome))
+    leave(0)
+
+
 def serve(child: Child, server: JobServer[Job], stdin: RewoundInput) -> None:
     """One forked process per job, of which nothing is left when the client is told its end."""
     server.tell_started()
@@ -356,12 +363,16 @@ def serve(child: Child, server: JobServer[Job], stdin: RewoundInput) -> None:
         stdin.rewind()
         if job.compiles:
             import_compiler()
+        if job.ranks:
+            prepare_ranks()
         if server.fork(partial(_end_leftovers, job)) is None:
             continue
         if job.is_quiet:
             nothing = os.open(os.devnull, os.O_WRONLY)
             os.dup2(os.open(job.stdout, os.O_WRONLY) if job.stdout else nothing, 1)
             os.dup2(nothing, 2)
+        if job.ranks:
+            run_ranks(child, job)
         child.begin(job)
         leave(run_program(child, list(job.argv), job.path))
 

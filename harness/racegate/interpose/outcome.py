@@ -11,6 +11,7 @@ import msgspec
 from racegate.history.finding import Race
 from racegate.history.schedule import AccessPlace, Holds
 from racegate.interpose.gpus import GpuFacts
+from racegate.interpose.ranks.group.findings import RankFinding
 from racegate.order.recorder import WaitTotal
 
 DEVICE = "RACEGATE_DEVICE"  # environment: which device the process stands up
@@ -23,6 +24,7 @@ class Ending(StrEnum):
     NOT_MODELLED: it asked CUDA for something that nobody answers for
     LOST: its process was gone before its script was over: a signal, or `os._exit`
     TIMED_OUT: it took longer than it had; INTERRUPTED: the user stopped it
+    STUCK: its ranks wait for what cannot come, or disagree so that nothing can
     """
 
     FINISHED = "finished"
@@ -31,6 +33,7 @@ class Ending(StrEnum):
     LOST = "lost"
     TIMED_OUT = "timed out"
     INTERRUPTED = "interrupted"
+    STUCK = "stuck"
 
 
 class DeviceKind(StrEnum):
@@ -78,6 +81,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     timeout_s: 0 for none; suppressed: signatures that the program's own tests pass over
     memory_bytes: what the virtual device has, 0 for what its GPU has
     gpu: which of `GPUS` it says that it is; empty for none of them, with half of the host's memory
+    ranks: as how many ranks it runs, each a process; 0: as one process without ranks
     path: a folder whose packages come before all others; empty for none
     compiling: how compiled regions run; None: as they were compiled where this torch and this
         device can; compiles: the program is known to have some, so the compiler is imported once
@@ -93,6 +97,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     timeout_s: float = 0.0
     memory_bytes: int = 0
     gpu: str = ""
+    ranks: int = 0
     path: str = ""
     compiling: CompileMode | None = None
     compiles: bool = False
@@ -140,6 +145,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     realised: hold to how often it kept an operation back; torch_version: of the program's torch
     gpu: what the device said of itself, where a program could ask
     compiled_regions: graphs that `torch.compile` made of the program's code, which ran as compiled
+    ranks: as how many it ran, 0 as one process; disagreements: what these did wrong together
     imported: modules that came from the folder of its job
     places: what was in scope where a run with other sources asked, by the key it asked with
     waits: of a run with other sources, what each wait cost, by its `file:line`
@@ -159,6 +165,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     torch_version: str = ""
     gpu: GpuFacts | None = None
     compiled_regions: int = 0
+    ranks: int = 0
+    disagreements: tuple[RankFinding, ...] = ()
     imported: int = 0
     places: dict[str, PlaceSeen] = {}
     waits: dict[str, WaitTotal] = {}

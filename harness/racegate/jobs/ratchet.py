@@ -100,7 +100,7 @@ def compared(
 
 def _at(place: KnownPlace, findings: Mapping[KnownFinding, Finding]) -> PlacedFindings:
     found = {known: one.race for known, one in findings.items() if place.matches(one) and one.race}
-    causes = {race.cause or race.edge for race in found.values()}
+    causes = {race.missing for race in found.values()}
     return PlacedFindings(place=place, findings=tuple(sorted(found)), causes=tuple(sorted(causes)))
 
 

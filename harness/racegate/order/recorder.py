@@ -25,6 +25,7 @@ from racegate.order.remedies import TriedEdges
 from racegate.order.remedies import Version as Version
 
 _NO_FRAME: Frame = ("", 0, "")
+OnPair = Callable[[Access, Access], None]
 Label = Callable[[str, Stack], str]  # of a kind and the stack: the name of the next operation
 
 
@@ -63,6 +64,10 @@ class _Place:
 
     name: str
     count: int = 0
+
+
+def _forget_pair(first: Access, second: Access) -> None:
+    """Nobody asks for single pairs."""
 
 
 def place_of(label: str) -> str:
@@ -122,6 +127,7 @@ class Recorder:
         self.is_watched = self._order.is_watched
         self.label = PlaceLabels().label if label is None else label
         self.on_conflict = on_conflict
+        self._on_pair: OnPair = _forget_pair
         self._versions: dict[int, Version] = {}
         self._legacy = -1
         self._has_blocking = False
@@ -130,6 +136,10 @@ class Recorder:
         self.positions: dict[str, AccessPlace] = {}
         self._asked: Clock = []  # what allocators have found complete
         self._priced: dict[str, WaitTotal] | None = None
+
+    def tell_pairs(self, on_pair: OnPair) -> None:
+        """From now on each pair of accesses of a conflict is told."""
+        self._on_pair = on_pair
 
     @property
     def events(self) -> int:
@@ -277,6 +287,7 @@ class Recorder:
                 known.pairs.append(pair)
                 known.count = len(known.pairs)
                 known.remedies.try_pair(first, self._versions.values())
+                self._on_pair(first, access)
             if is_new and self.on_conflict is not None:
                 self.on_conflict(known)
 

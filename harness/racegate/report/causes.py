@@ -11,17 +11,19 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from racegate.history.finding import Benign, Verdict
+from racegate.history.finding import Benign, Finding, Race, Side, Verdict
 from racegate.history.outcome import RunResult, SharedFinding, shared_findings
 from racegate.report.cause.account import Account
 from racegate.scenario.untrusted.console import line, lines
 from racegate.scenario.untrusted.text import many
+from racegate.targets.program.repair import frame_text
 
 if TYPE_CHECKING:  # or a single run would import the search
     from racegate.check.repro.search import FailureSighting
 
 BLOCKS_MAX = 8
 NAMES_MAX = 3
+BUFFERS_MAX = 3
 
 
 class ToldCause(NamedTuple):
@@ -43,8 +45,8 @@ def told_plainly(shared: SharedFinding) -> ToldCause:
     run, finding = shared.seen[0]
     facts = [("hold", hold) for hold in finding.holds or run.schedule]
     if finding.race is not None:
-        places = (finding.race.first.place, finding.race.second.place)
-        facts.append(("place", " and ".join(dict.fromkeys(places))))
+        facts += [("edge", finding.race.missing), ("lacks it", lacking(finding.race))]
+    facts += also_facts(shared.findings[1:])
     return ToldCause(
         shared=shared,
         verdict=run.verdict if finding.verdict is None else finding.verdict,
@@ -52,6 +54,28 @@ def told_plainly(shared: SharedFinding) -> ToldCause:
         facts=tuple(facts),
         replay=finding.replay,
     )
+
+
+def lacking(race: Race) -> str:
+    """The function that would have to wait, and the one whose work it would wait for, with lines of
+    the source.
+    """
+    second, first = (_function_at(side) for side in (race.second, race.first))
+    return f"{second}, for {first}"
+
+
+def _function_at(side: Side) -> str:
+    return frame_text(side.stack[0]) if side.stack else side.operation
+
+
+def also_facts(others: Sequence[Finding]) -> list[tuple[str, str]]:
+    """What else lacks the edge, in a line."""
+    buffers = dict.fromkeys(one.buffer or one.signature for one in others)
+    if not buffers:
+        return []
+    shown = ", ".join([*buffers][:BUFFERS_MAX])
+    hidden = f" and {len(buffers) - BUFFERS_MAX} more" if len(buffers) > BUFFERS_MAX else ""
+    return [("also", f"{many(len(others), 'more conflict')} of this edge: {shown}{hidden}")]
 
 
 def told_findings(results: Sequence[RunResult], *, benign: Benign) -> tuple[SharedFinding, ...]:

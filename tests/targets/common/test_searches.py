@@ -10,10 +10,12 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from racegate.history.finding import Hazard, Race, Side, Verdict
+from racegate.history.finding import FindingKind, Hazard, Race, Side, Verdict
 from racegate.history.schedule import Half, Hold, Holds, texts_of
-from racegate.history.verdict import Reach
+from racegate.history.verdict import NOTHING_TRIED, Reach
 from racegate.interpose.device.touches import OTHER_THREADS
 from racegate.interpose.outcome import (
     DeviceKind,
@@ -23,14 +25,16 @@ from racegate.interpose.outcome import (
     Plan,
 )
 from racegate.scenario.spec import Request, Scenario
-from racegate.targets.common.judge import PENALISED, unmet_expectations
+from racegate.targets.common.judge import PENALISED, Gaps, judge, unmet_expectations
 from racegate.targets.common.landings import LandingRun, LandingRuns
-from racegate.targets.common.result import _wrong_in, change_lines
-from racegate.targets.common.search import search
+from racegate.targets.common.result import _wrong_in, change_lines, result_of
+from racegate.targets.common.search import Effect, search
 from racegate.targets.common.wire import ReleaseRun, Wrong
 from racegate.targets.program.explore import Pairs, _alone
 from racegate.targets.program.judge import POLLS, QUERIES, ProgramVerdict, judge_on
 from racegate.targets.program.launch import Program
+from racegate.targets.vllm.cell import Cell
+from racegate.targets.vllm.wire import ModelRunner, StateMode
 
 
 def observed(digest: str, *names: str) -> tuple[Observation, ...]:
@@ -189,6 +193,17 @@ def test_what_a_program_prints_is_shown_once_and_its_search_is_part_of_its_verdi
     assert judged(ToldDevice(), explores=False).search is None
 
 
+def test_landings_say_nothing_of_the_order_of_communicators() -> None:
+    """With ranks that may wait for each other all that was tried is beside the question."""
+    found = judged(ToldDevice())
+    order: Any = SimpleNamespace(kind=FindingKind.ORDER, signature="o")
+    disagreeing = msgspec.structs.replace(found.shown, disagreements=(order,))
+    beside = msgspec.structs.replace(found, shown=disagreeing)
+    assert found.facts.tried != NOTHING_TRIED
+    assert beside.facts.tried == NOTHING_TRIED
+    assert beside.facts.conflicts == found.facts.conflicts + 1
+
+
 @pytest.mark.parametrize("ending", [Ending.FINISHED, Ending.TIMED_OUT])
 def test_landings_are_tried_with_other_answers_only_if_that_run_came_to_its_end(
     ending: Ending,
@@ -246,3 +261,71 @@ def test_one_penalised_sample_is_what_temperatures_are_expected_to_have(
     scenario = Scenario(name="s", title="", requests=(request,))
     unmet = unmet_expectations(scenario, release(counters={PENALISED: count}))
     assert (not unmet) == bool(is_met)
+
+
+class Together:
+    """A release in which operations do harm only if all of a group are held. groups: of them
+
+    wrong: what is wrong in every run of it
+    """
+
+    def __init__(self, *groups: frozenset[str], wrong: tuple[Wrong, ...] = ()) -> None:
+        self._groups = groups
+        self.wrong = wrong
+
+    def run(self, plan: Plan) -> ReleaseRun:
+        """Another value where a group is held."""
+        held = {hold.op for hold in plan.holds}
+        shown = sum(group <= held for group in self._groups)
+        return ReleaseRun(
+            ending=Ending.FINISHED,
+            observations=observed(str(shown), "x"),
+            wrong=self.wrong,
+            findings=tuple(race(one) for one in OPERATIONS),
+            realised={hold.text(): 1 for hold in plan.holds},
+        )
+
+
+OPERATIONS = tuple(f"d2h@{name}" for name in ascii_lowercase[:9])
+
+
+@given(st.permutations(OPERATIONS), st.lists(st.integers(2, 3), max_size=3))
+def test_what_does_harm_only_together_is_accused_and_nothing_else(
+    order: list[str], sizes: list[int]
+) -> None:
+    """All at once, again and again, each time without what is accused already."""
+    groups, at = [], 0
+    for size in sizes:
+        groups.append(frozenset(order[at : at + size]))
+        at += size
+    target = Together(*groups)
+    found = search(target, target.run(Plan()), Gaps(), runs_max=400)
+    assert {frozenset(hold.op for hold in harm.holds) for harm in found.harms} == set(groups)
+    accused = {one.race.signature for one in found.races if one.landing is not None}
+    assert accused == {op for group in groups for op in group}
+    left = {one.effect for one in found.races if one.race.signature not in accused}
+    assert left <= {Effect.BENIGN}
+
+
+def test_a_run_that_is_wrong_by_itself_is_searched_and_accuses_only_what_changes_it() -> None:
+    wrong = Wrong(step=2, what="accepted count of A", used=3, true=1)
+    target = Together(frozenset(OPERATIONS[:1]), wrong=(wrong,))
+    judged = judge(target_as_engine(target), SCRIPT, CELL)
+    assert judged.verdict is Verdict.DIVERGENT
+    effects = [one.effect for one in judged.judged]
+    assert effects == [Effect.DIVERGENT, *[Effect.BENIGN] * (len(OPERATIONS) - 1)]
+    (harmful,) = [one.landing for one in judged.judged if one.landing is not None]
+    assert not any("accepted count" in line for line in change_lines(harmful))
+    whole = result_of(judged, "script.toml")
+    assert len(whole.findings) == 1 + len(OPERATIONS), "what is wrong, and every conflict"
+
+
+def target_as_engine(target: Together) -> Any:
+    """What asks for a run of a scenario."""
+    return SimpleNamespace(run=lambda scenario, plan: target.run(plan))
+
+
+SCRIPT = Scenario(
+    name="s", title="", requests=(Request(name="A", arrive=0, prompt=(1,), max_tokens=1),)
+)
+CELL = Cell(release="1.0", runner=ModelRunner.V1, mode=StateMode.NONE)

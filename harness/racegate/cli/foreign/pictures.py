@@ -9,7 +9,7 @@ from pathlib import Path
 
 from racegate.cli.options import write_text
 from racegate.cli.pictures import write_cause
-from racegate.history.finding import Benign, Finding
+from racegate.history.finding import Benign, Finding, one_per_cause
 from racegate.history.outcome import RunResult, SharedFinding
 from racegate.history.witness import SealedWitness
 from racegate.report.causes import told_findings
@@ -62,8 +62,8 @@ def write_causes(
 
 def _cause_of(shared: SharedFinding) -> tuple[RunResult, list[Finding]]:
     """The run that tells most of a finding, with all of its findings of that cause, it first."""
-    from racegate.report.finding.race import causes_in, shown_findings
+    from racegate.report.finding.race import shown_findings
 
     run, finding = shared.seen[0]
-    found = next(one for one in causes_in(shown_findings(run)) if finding in one)
+    found = next(one for one in one_per_cause(shown_findings(run)) if finding in one)
     return run, [finding, *(one for one in found if one is not finding)]

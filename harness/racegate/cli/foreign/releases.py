@@ -162,6 +162,10 @@ def setup(
     no_start: Annotated[
         bool | None, typer.Option("--no-start", help="Do not start the engine once.")
     ] = None,
+    untried: Annotated[
+        bool | None,
+        typer.Option("--untried", help="Also a release that nobody has run here, which may fail."),
+    ] = None,
     log: LogOption = None,
 ) -> None:
     """Install a release and its torch into the cache directory, and start it once.
@@ -169,7 +173,9 @@ def setup(
     What is there already is kept.
     """
     try:
-        packaging.set_up(release, _progress, torch=torch, requirements=requirements)
+        packaging.set_up(
+            release, _progress, torch=torch, requirements=requirements, is_untried=bool(untried)
+        )
     except BadInput as error:
         raise BadInputError(str(error)) from error
     with nullcontext() if no_start else started(USUAL[packaging.name](release), log):

@@ -124,6 +124,19 @@ GpuOption = Annotated[
 ]
 
 
+RanksOption = Annotated[
+    int,
+    typer.Option(
+        "--ranks",
+        min=0,
+        max=64,
+        metavar="N",
+        show_default=False,
+        help="Run it as N ranks, as torchrun would, each with a virtual GPU, and judge them all.",
+    ),
+]
+
+
 SuppressionsOption = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Findings to let stand, with reasons.")
 ]
@@ -165,6 +178,7 @@ def run(
     device: DeviceKindOption = DeviceKind.VIRTUAL,
     gpu: GpuOption = "",
     memory: MemoryOption = 0,
+    ranks: RanksOption = 0,
     compiling: CompileOption = None,
     timeout: RunTimeoutOption = 0.0,
     error_exitcode: ErrorCodeOption = None,
@@ -180,7 +194,7 @@ def run(
     """Run a program on the virtual CUDA device and judge the order of all it does: 0 no conflict, 1
     a finding, 3 something that is not modelled; a script that fails keeps its own exit code.
     """
-    known = load_suppressions(suppressions)
+    known, explores = load_suppressions(suppressions), bool(explore) or witness is not None
     checked = found_program(
         tuple(program),
         timeout_s=timeout,
@@ -188,30 +202,36 @@ def run(
         memory_bytes=memory,
         gpu=gpu,
         compiling=compiling,
+        ranks=_without_witness(ranks, witness),
     )
     stdout, holds, base = _print_place(json), parse_holds(hold or ()), against.base_of(checked)
-    explores = bool(explore) or witness is not None
     with open_device(device, stdout=stdout) as opened, SearchProgress() as progress:
         how = partial(judge_on, explores=explores, runs_max=runs, suppressions=known)
         ask = partial(how, opened, checked, on_run=progress.show)
         if holds:
             verdicts = suppressing(under(opened, checked, holds, polls=not_ready), known)
-        elif no_store or not explores:
-            verdicts = ask()
         else:
-            verdicts = _behind_last_failures(ask, device, opened, checked)
+            is_new = no_store or not explores or ranks
+            verdicts = ask() if is_new else _behind_last_failures(ask, device, opened, checked)
         beside = compared_with(how, opened, base, verdicts, checked)
-    options = _told_again(device, memory=memory, gpu=gpu, compiling=compiling)
-    command = shlex.join([*options, *program])
-    verdicts = msgspec.structs.replace(verdicts, benign=benign_of(strict))
+    told = _told_again(device, memory=memory, gpu=gpu, compiling=compiling, ranks=ranks)
+    command, benign = shlex.join([*told, *program]), benign_of(strict)
+    verdicts = msgspec.structs.replace(verdicts, benign=benign)
     judged = with_comparison(result_of_program(verdicts, command, device), beside)
-    result = msgspec.structs.replace(judged, baseline=ratchet_of([judged], ci, verdicts.benign))
+    result = msgspec.structs.replace(judged, baseline=ratchet_of([judged], ci, benign))
     written = _write_causes(out, result, verdicts, checked)
     tell(json, result, partial(_show, result, verdicts, written, ci.reasons()))
     code = _tell_ci(verdicts, result, ci, json)
     write_results_page(html, [result])
     _save(verdicts, checked, witness, _told_again(device))
     raise typer.Exit(code if error_exitcode is None else _told_apart(code, result, error_exitcode))
+
+
+def _without_witness(ranks: int, witness: Path | None) -> int:
+    """The ranks. Ends the command where a witness is to be kept, which does not have them."""
+    if ranks and witness is not None:
+        fail("--witness keeps no ranks: leave it out; --hold runs what was found again")
+    return ranks
 
 
 def _write_causes(
@@ -353,12 +373,14 @@ def _told_again(
     memory: int = 0,
     gpu: str = "",
     compiling: CompileMode | None = None,
+    ranks: int = 0,
 ) -> list[str]:
     """The options of the device, as commands that are printed repeat them."""
     if device is not DeviceKind.VIRTUAL:
         return ["--device", device.value]
     told = ["--gpu", gpu] if gpu else []
     told += ["--memory", f"{memory >> 20}M"] if memory else []
+    told += ["--ranks", str(ranks)] if ranks else []
     return told + (["--compile", compiling.value] if compiling else [])
 
 

@@ -30,6 +30,7 @@ from racegate.cli.sets import with_set
 from racegate.history.outcome import SCHEMA
 from racegate.jobs.environment import environment
 from racegate.jobs.foreign.edited import EditedRelease
+from racegate.measure.evaluation.foreign.results import ReleaseSpec
 from racegate.report.measured.faults import print_source_mutants, render_release_mutants
 from racegate.report.measured.objects import ReleaseMutationObject
 from racegate.targets.vllm.cell import Cell
@@ -76,7 +77,6 @@ def mutate(
             fail(f"mutating the source needs {library}: pip install 'racegate[test]'")
     # Only here is libcst needed.
     from racegate.measure.evaluation.foreign.job import mutate_release
-    from racegate.measure.evaluation.foreign.results import ReleaseSpec
     from racegate.measure.evaluation.source.results import score_of
 
     folder = folder_of_scripts(scenarios, VLLM.name)
@@ -95,14 +95,18 @@ def mutate(
     found = ReleaseMutationObject(schema=SCHEMA, environment=environment(), mutation=made)
     tell(json, found, lambda: print_source_mutants(stdout_console(), made.report))
     if markdown is not None:
-        write_text(markdown, render_release_mutants(found, _command(cell, asked.sample, seed)))
+        write_text(markdown, render_release_mutants(found, _command(cell, asked)))
     raise typer.Exit(0 if score_of(made.report.results).is_full else 1)
 
 
-def _command(cell: Cell, sample: int, seed: int) -> str:
+def _command(cell: Cell, asked: ReleaseSpec) -> str:
     """What makes the same page again."""
     _, *options = cell.command
-    return " ".join(["racegate vllm mutate", *options, f"--sample {sample} --seed {seed}"])
+    files = {"--keep": asked.keep, "--equivalent": asked.equivalent, "--missing": asked.missing}
+    options += [f"--sample {asked.sample} --seed {asked.seed}"]
+    command = " ".join(["racegate vllm mutate", *options])
+    given = [f"{option} {file}" for option, file in files.items() if file is not None]
+    return " \\\n        ".join([command, *given])
 
 
 vllm = release_commands(VLLM, vllm_cell)

@@ -25,12 +25,13 @@ from racegate.cli.sets import with_set
 from racegate.history.exit_code import ExitCode
 from racegate.history.outcome import SCHEMA
 from racegate.interpose.errors import BadInput
-from racegate.jobs.versions.chosen import chosen
+from racegate.jobs.versions.bisecting import bisect_releases
+from racegate.jobs.versions.chosen import available, chosen
 from racegate.jobs.versions.engines import EngineHistory, EngineKind, Environments
 from racegate.jobs.versions.kinds import SglangKind, VllmKind
 from racegate.jobs.versions.programs import ProgramHistory
 from racegate.jobs.versions.running import History, kept, run_history
-from racegate.report.dashboard.versions import print_history, render_history
+from racegate.report.dashboard.versions import print_history, render_history, render_origin
 from racegate.report.objects import HistoryObject
 from racegate.scenario.errors import BadInputError
 from racegate.scenario.spec import Scenario
@@ -81,6 +82,10 @@ OnlyOption = Annotated[
 ]
 RunsOption = Annotated[
     int, typer.Option(min=0, help="Runs under holds at most, for each scenario.")
+]
+BesideOption = Annotated[
+    list[str] | None,
+    typer.Option("--with", metavar="NAME==X", help="Installed beside each; can be repeated."),
 ]
 RemoveOption = Annotated[
     bool | None,
@@ -140,10 +145,7 @@ def program(
     ],
     package: Annotated[str, typer.Option(metavar="NAME", help="What pip calls it.")],
     versions: VersionsOption,
-    beside: Annotated[
-        list[str] | None,
-        typer.Option("--with", metavar="NAME==X", help="Installed beside each; can be repeated."),
-    ] = None,
+    beside: BesideOption = None,
     runs: RunsOption = PROGRAM_RUNS,
     out: OutOption = None,
     markdown: MarkdownOption = None,
@@ -154,20 +156,76 @@ def program(
     Each version is in an environment of its own, on top of this Python's torch. 0: the table is
     whole; 4: something could not be run, and the table says why.
     """
+    subject = _program_history(script, package, beside, runs)
+    _show(_made(subject, package, versions, out), markdown, json)
+
+
+bisect_app = typer.Typer(add_completion=False)
+
+
+@bisect_app.command(
+    "bisect", context_settings={"allow_interspersed_args": True, "ignore_unknown_options": True}
+)
+def bisect(
+    script: Annotated[
+        list[str], typer.Argument(metavar="SCRIPT [ARGS]", help="Or -- -m MODULE [ARGS].")
+    ],
+    package: Annotated[str, typer.Option(metavar="NAME", help="What pip calls it.")],
+    good: Annotated[str, typer.Option(metavar="V", help="A version without a race.")],
+    bad: Annotated[str, typer.Option(metavar="V", help="A version with one, before or after it.")],
+    beside: BesideOption = None,
+    runs: RunsOption = PROGRAM_RUNS,
+    out: OutOption = None,
+    json: JsonOption = None,
+) -> None:
+    """Find the release of a package that brought a race into a program, or, if --good is the later
+    one, the release that repaired it. 1: it is found; 4: it is one of several, of which some
+    cannot be judged.
+    """
+    subject = _program_history(script, package, beside, runs)
+    folder = out or Path(f"history-{package}")
+    folder_to_fill(folder)
+    try:
+        versions, is_brought = _from_good_to_bad(package, good, bad)
+        found = bisect_releases(
+            subject, versions, package=package, is_brought=is_brought, folder=folder, say=say
+        )
+    except BadInput as error:
+        raise BadInputError(str(error)) from error
+    tell(json, found, lambda: print(render_origin(found)))
+    raise typer.Exit(found.exit_code)
+
+
+def _from_good_to_bad(package: str, good: str, bad: str) -> tuple[tuple[str, ...], bool]:
+    """The versions from one to the other, and whether the bad one is the later. Raises BadInput."""
+    there = available(package)
+    for version in (good, bad):
+        if version not in there:
+            raise BadInput(f"{package} has no version {version} here; it has {', '.join(there)}")
+    first, last = there.index(good), there.index(bad)
+    if first == last:
+        raise BadInput("--good and --bad are the same version")
+    is_brought = first < last
+    return (there[first : last + 1] if is_brought else there[last : first + 1][::-1]), is_brought
+
+
+def _program_history(
+    script: list[str], package: str, beside: list[str] | None, runs: int
+) -> ProgramHistory:
+    """What judges a program on a version. Raises BadInputError."""
     if runs < 1:
         fail("--runs: a program is searched with at least one run")
     try:
         checked = checked_program(tuple(script))
     except BadInput as error:
         raise BadInputError(str(error)) from error
-    subject = ProgramHistory(
+    return ProgramHistory(
         checked.argv,
         package,
         folder=cache_folder("programs"),
         beside=tuple(beside or ()),
         runs_max=runs,
     )
-    _show(_made(subject, package, versions, out), markdown, json)
 
 
 def _chosen_scenarios(

@@ -15,12 +15,18 @@ from racegate.interpose.device.spans import Place
 from racegate.order.ranges import Ranges
 
 FULL = "allocations that the virtual device had no room for (`--memory SIZE` gives it more)"
+NCCL = (
+    "NCCL: collectives between GPUs (`--ranks N` runs a program as so many ranks; the backend gloo "
+    "runs on the host, and works)"
+)
+_OF_NCCL = (CallKind.NCCL, CallKind.NCCL_JOIN, CallKind.NCCL_SPLIT)
 _BLOCKING = 1 << 63
 _COPY, _SET, _EVENT_SYNC = int(CallKind.COPY), int(CallKind.SET), int(CallKind.EVENT_SYNC)
 # (to the device, from the device): kind
 _COPY_KINDS = {
     (True, True): "d2d", (True, False): "h2d", (False, True): "d2h", (False, False): "h2h",
 }  # fmt: skip
+AnswerNccl = Callable[[int, int, int, int, int, bytes], int]
 VALUE_WAITS = "waits of a stream for a value in memory (taken as no order)"
 _HOST_FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
@@ -128,8 +134,13 @@ class Calls:
         self._library = library
         self._session = session
         self._refuse = refuse
+        self._answer_nccl: AnswerNccl | None = None
         library.listen(self._called)
         session.drain()
+
+    def join_ranks(self, answer: AnswerNccl) -> None:
+        """This process is one of several ranks. answer: what a call of NCCL means to it"""
+        self._answer_nccl = answer
 
     def _called(self, kind: int, a: int, b: int, c: int, d: int, name: bytes) -> int:
         is_done = False
@@ -167,6 +178,10 @@ class Calls:
         elif kind == CallKind.LAUNCH and b"spin_kernel" in name:
             self._sleep(b)
             return 1
+        elif kind in _OF_NCCL and self._answer_nccl is not None:
+            return self._answer_nccl(kind, a, b, c, d, name)
+        elif kind in _OF_NCCL:
+            self._refuse(NCCL)
         elif kind == CallKind.VALUE_WAIT:
             session.not_seen[VALUE_WAITS] += 1
             self._sleep(a)

@@ -17,6 +17,19 @@ def sleep() -> None:
     """The work of an operation that takes long: it has not happened until somebody waits for it."""
 
 
+class LateWork:
+    """Work that is not done when its operation is issued, whatever is held."""
+
+    def __call__(self) -> None:
+        """Does it."""
+        raise NotImplementedError
+
+
+def is_late(work: object) -> bool:
+    """Whether it waits in the queue of the device, whatever is held."""
+    return work is sleep or isinstance(work, LateWork)
+
+
 def whole(operation: str) -> str:
     """The operation of which a hold names a half, or itself."""
     for half in Half:

@@ -48,6 +48,7 @@ class HostThreads:
 
     acting: the lanes of those that touched pinned memory or gave the device work, but for the first
         thread, and for what autograd does for it
+    ours: threads that are none of the program's, as `threading.get_ident` numbers them
     """
 
     def __init__(self, recorder: Recorder, number: Callable[[], int]) -> None:
@@ -58,8 +59,9 @@ class HostThreads:
         self._passes: dict[int, int] = {}  # by the lane of a caller: of what is done for it
         self._callers: dict[int, _Caller] = {}  # by lane
         self._served: dict[int, _Caller] = {}  # by an autograd thread: for whom it worked last
-        self._calling: list[_Caller] = []
+        self.calling: list[_Caller] = []
         self.acting: set[int] = set()
+        self.ours: set[int] = set()
         self._expected = set(self._lanes.values())
 
     def begin(self, name: str) -> None:
@@ -117,14 +119,14 @@ class HostThreads:
         is_inside = _bindings._is_key_in_tls(_CALLER)
         outer = _bindings._get_obj_in_tls(_CALLER) if is_inside else _NOBODY
         self._recorder.take(done, self._recorder.hand_on(caller.lane))
-        self._calling.append(caller)
+        self.calling.append(caller)
         _bindings._stash_obj_in_tls(_CALLER, caller)
         try:
             yield
         finally:
             drain()
             _bindings._stash_obj_in_tls(_CALLER, outer)
-            self._calling.remove(caller)
+            self.calling.remove(caller)
             self._recorder.take(caller.lane, self._recorder.hand_on(done))
 
     def hand_on(self) -> Clock:
@@ -147,8 +149,8 @@ class HostThreads:
         last = self._served.get(number)
         if last is None and not number % 2:
             return None
-        if len(self._calling) == 1:
-            return self._calling[0]
+        if len(self.calling) == 1:
+            return self.calling[0]
         return last
 
     def _pass_of(self, caller: int) -> int:

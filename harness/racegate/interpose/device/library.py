@@ -50,6 +50,9 @@ class CallKind(IntEnum):
     ISSUED = 12
     GRAPH_NODES = 13
     VALUE_WAIT = 14
+    NCCL = 15
+    NCCL_JOIN = 16
+    NCCL_SPLIT = 17
 
 
 class LogEntry(NamedTuple):
@@ -217,6 +220,16 @@ class Library:
     def set_gpu(self, name: str, numbers: tuple[int, ...]) -> None:
         """What the virtual device says of itself. Its memory is that of `limit_memory`."""
         self._library.vg_set_gpu(name.encode(), (ctypes.c_int * len(numbers))(*numbers))
+
+    def set_gpus(self, count: int) -> None:
+        """How many the program sees; it uses one of them."""
+        self._library.vg_set_gpus(count)
+
+    def take_asked(self) -> int:
+        """The event that this thread was last told is not complete, once; 0: none."""
+        take = self._library.vg_take_asked  # of the virtual runtime alone
+        take.restype = _WORD
+        return int(take())
 
     def hush(self) -> None:
         """No call asks Python any more: the interpreter ends."""

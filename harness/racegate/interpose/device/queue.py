@@ -14,7 +14,7 @@ from typing import Protocol
 import msgspec
 
 from racegate.history.schedule import FORCED, Hold, Holds
-from racegate.interpose.device.copies import Copy, sleep, whole
+from racegate.interpose.device.copies import Copy, is_late, sleep, whole
 from racegate.order.clocks import Clock, knows
 
 Work = Callable[[], object]  # what an operation does; what it returns is of no use
@@ -37,7 +37,11 @@ def covers_many(hold: Hold) -> bool:
 
 
 @dataclass(slots=True, eq=False)
-class _Node:
+class QueuedWork:
+    """An operation that has not run. clock: of its lane when it was issued; until: before which
+    access it runs at the latest, empty if it only waits behind others
+    """
+
     label: str
     lane: int
     number: int
@@ -99,6 +103,10 @@ class WorkQueue(Protocol):
         """
         ...
 
+    def comes_to(self, clock: Clock) -> bool:
+        """Whether all that the clock covers can run now, as far as that is up to the program."""
+        ...
+
     def is_behind(self, lane: int, *clocks: Clock) -> bool:
         """Whether an operation of this lane that knows these clocks waits for what has not run."""
         ...
@@ -145,7 +153,7 @@ class Queue:
                 self._single.setdefault(whole(hold.operation), hold)
         self._many = [hold for hold in holds if covers_many(hold)]
         self._held = frozenset(self._single)  # labels for which a hold is meant
-        self._pending: list[_Node] = []
+        self._pending: list[QueuedWork] = []
         self.realised: dict[str, int] = {hold.text(): 0 for hold in holds}
 
     @property
@@ -175,7 +183,7 @@ class Queue:
             node.lane == lane or knows(clock, node.lane, node.number) for node in self._pending
         )
         until = hold.until if hold is not None else ""
-        if hold is None and run is sleep:
+        if hold is None and is_late(run):
             until = FORCED
         elif hold is None and not behind:
             run()
@@ -184,7 +192,7 @@ class Queue:
             self.realised[hold.text()] += 1
             if hold.half is not None and not behind and isinstance(run, Copy):
                 run = run.tear(hold.half)
-        self._pending.append(_Node(label, lane, number, list(clock), run, until))
+        self._pending.append(QueuedWork(label, lane, number, list(clock), run, until))
 
     def issued(self) -> None:
         """Nothing: it ran when it was submitted, or waits here."""
@@ -211,7 +219,7 @@ class Queue:
         self._follow()
         self._tell(ready)
 
-    def _tell(self, ran: list[_Node]) -> None:
+    def _tell(self, ran: list[QueuedWork]) -> None:
         if self._on_landing is not None:
             for node in ran:
                 if node.until and node.run is not sleep:
@@ -226,6 +234,9 @@ class Queue:
         return any(
             node.run is sleep and knows(clock, node.lane, node.number) for node in self._pending
         )
+
+    def comes_to(self, clock: Clock) -> bool:
+        return True
 
     def is_behind(self, lane: int, *clocks: Clock) -> bool:
         """Whether an operation of this lane that knows these clocks waits for what has not run."""
@@ -248,7 +259,7 @@ class Queue:
 
     def _follow(self) -> None:
         """What was only behind others runs when they have run."""
-        waiting: list[_Node] = []
+        waiting: list[QueuedWork] = []
         for node in self._pending:
             behind = any(
                 other.lane == node.lane or knows(node.clock, other.lane, other.number)

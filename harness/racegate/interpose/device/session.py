@@ -10,9 +10,7 @@ from contextlib import AbstractContextManager
 from functools import partial
 from types import FrameType
 
-import torch
-
-from racegate.interpose.device.copies import sleep
+from racegate.interpose.device.copies import is_late
 from racegate.interpose.device.frames import OwnDepth, kind_of_code
 from racegate.interpose.device.graphs import Graphs
 from racegate.interpose.device.guards import Guards
@@ -22,6 +20,7 @@ from racegate.interpose.device.queue import Queue, Work, WorkQueue
 from racegate.interpose.device.spans import AllocationSites, Place, Spans
 from racegate.interpose.device.touches import OTHER_THREADS, QUERIES, RefuseWrite, TouchWatch
 from racegate.interpose.native.library import new_walk
+from racegate.interpose.native.streams import current_stream
 from racegate.order.clocks import Clock, OpenRecords, covers
 from racegate.order.ranges import Ranges
 from racegate.order.recorder import Conflict, Recorder, Stack
@@ -215,7 +214,7 @@ class Session:
                 self._reach(label, reads, writes, own)
             seen = (reads, writes) if self.is_recording else ((), ())
             lane = recorder.issue(self.thread_lane(), lane, label, stack, *seen)
-            if is_eager and run is not None and run is not sleep:
+            if is_eager and run is not None and not is_late(run):
                 run()
             elif run is not None:
                 lanes = recorder.lanes
@@ -323,6 +322,8 @@ class Session:
         self._polls[asked] += 1
         if self._polls[asked] <= max(self.polls_max, self.queue.is_asleep(clock)):
             return False
+        if not self.queue.comes_to(clock):
+            return False
         if event is not None:
             self.recorder.wait(thread, event, self.stack())
         self._arrive(clock)
@@ -368,7 +369,7 @@ class Session:
         """An allocator gave this thread memory of the device, on the current stream."""
         self.allocation_sites.add(low, size, self.recorder.events, stack)
         if self.host_threads.acting and self.is_recording:
-            lane = self.stream_lane(torch._C._cuda_getCurrentRawStream(0))
+            lane = self.stream_lane(current_stream())
             self.recorder.handed_out(self.thread_lane(), low, low + size, stream=lane)
 
     def pinned(self, low: int, high: int) -> None:

@@ -23,6 +23,7 @@ from racegate.interpose.kernels.operators import (
     names_of_all,
 )
 from racegate.interpose.kernels.waiting import WaitReach
+from racegate.interpose.native.streams import current_stream
 from racegate.order.ranges import Ranges, merged
 
 # Dispatch keys of tensors that are not dense: their operators launch kernels of their own.
@@ -160,7 +161,7 @@ class GpuKernels:
         """Records one operator of the program on the current stream, and launches it."""
         session = self._session
         session.drain()
-        stream = torch._C._cuda_getCurrentRawStream(0)
+        stream = current_stream()
         capture = self._library.capture_of(stream) if self._graphs.capturing else 0
         touched = self._footprint(operator, args, kwargs)
         kind = "item" if operator.short == "_local_scalar_dense" else operator.short

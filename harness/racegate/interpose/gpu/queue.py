@@ -84,6 +84,10 @@ class LatchQueue:
         """No: the device sleeps itself, and queries ask it."""
         return False
 
+    def comes_to(self, clock: Clock) -> bool:
+        """Yes: whoever is told so waits for it."""
+        return True
+
     def land_at(self, label: str) -> None:
         """The one hold names this access from now on."""
         (hold,) = self.holds

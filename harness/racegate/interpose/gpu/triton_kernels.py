@@ -18,6 +18,7 @@ from racegate.interpose.device.session import Session
 from racegate.interpose.kernels.aliases import Tensor, bytes_of, tensors_in
 from racegate.interpose.kernels.narrow_floats import compute_narrow_floats
 from racegate.interpose.kernels.triton_kernels import TritonKernels, ranges_of
+from racegate.interpose.native.streams import current_stream
 from racegate.order.ranges import Ranges, merged
 
 _FAILURES = (
@@ -124,7 +125,7 @@ class CompiledKernels(TritonKernels):
         """One launch on the current stream."""
         session = self._session
         session.drain()
-        stream = torch._C._cuda_getCurrentRawStream(0)
+        stream = current_stream()
         capture = self._library.capture_of(stream) if self._graphs.capturing else 0
         kind = f"kernel {fn.fn.__name__}"
         reads, writes = self._touched(fn, args, kwargs, grid)

@@ -15,6 +15,7 @@ from racegate.interpose.device.session import Session
 from racegate.interpose.kernels.aliases import Tensor, bytes_of, tensors_in
 from racegate.interpose.kernels.operators import Operator, describe
 from racegate.interpose.kernels.waiting import WaitReach
+from racegate.interpose.native.streams import current_stream
 from racegate.order.ranges import Ranges, merged
 
 Args = tuple[Any, ...]
@@ -87,7 +88,7 @@ class HostUse:
         uploaded, reads, writes = pinned_bytes(session, operator, hosts, taken.uploaded)
         if reads or writes:
             session.host_access(f"host read by {operator.short}", reads, writes)
-        stream = torch._C._cuda_getCurrentRawStream(0)
+        stream = current_stream()
         for low, high in uploaded:
             session.guards.lift_to_read(low, high)
         capture = self._library.capture_of(stream) if session.graphs.capturing else 0

@@ -44,6 +44,7 @@ from racegate.interpose.kernels.shapes import Shapes
 from racegate.interpose.kernels.twins import NoTwinError
 from racegate.interpose.kernels.waiting import WaitReach
 from racegate.interpose.native.library import Operators, Ran, new_run
+from racegate.interpose.native.streams import current_stream
 from racegate.order.ranges import Ranges, merged
 from racegate.order.recorder import Stack
 
@@ -170,7 +171,7 @@ class Kernels:
         ran = self._run_known(operator.plan, args, kwargs, exact, is_recording)
         if ran is None:
             return None
-        stream = torch._C._cuda_getCurrentRawStream(0)
+        stream = current_stream()
         if covers is WaitReach.BEFORE:  # what was put on the stream before is complete, not this
             self._wait(stream)
         if not session.is_bare:
@@ -185,7 +186,7 @@ class Kernels:
 
     def _run_any(self, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         session = self._session
-        stream = torch._C._cuda_getCurrentRawStream(0)
+        stream = current_stream()
         capture = self._library.capture_of(stream) if self._graphs.capturing else 0
         hosts = host_operands(args, kwargs)
         covers = (
@@ -271,7 +272,7 @@ class Kernels:
         session = self._session
         fresh: list[Alias] = []
         if (operator.is_random and not capture) or covers is WaitReach.ITSELF:
-            session.force_stream(torch._C._cuda_getCurrentRawStream(0))
+            session.force_stream(current_stream())
             made = self._call(operator, bound)
             return self._to_device(made, bound, fresh, stack), None
         if covers is WaitReach.BEFORE and operator.is_sized_by_values:
@@ -363,7 +364,7 @@ class Kernels:
     def _item(self, tensor: Tensor) -> Any:
         """One element is read by the host: a download and a wait."""
         session = self._session
-        stream = torch._C._cuda_getCurrentRawStream(0)
+        stream = current_stream()
         session.issue("item", stream, bytes_of(session, tensor), (), None)
         self._wait(stream)
         with session.own():

@@ -27,6 +27,7 @@ from racegate.interpose.kernels.interpreted.libdevice import (
 from racegate.interpose.kernels.interpreted.reductions import combine_slices
 from racegate.interpose.kernels.memo import Call, Memo, call_of
 from racegate.interpose.kernels.narrow_floats import compute_narrow_floats
+from racegate.interpose.native.streams import current_stream
 from racegate.order.ranges import Ranges, merged
 
 # Of the interpreter, or of ours; a TypeError says that arguments do not fit, as when compiled.
@@ -143,7 +144,7 @@ class TritonKernels:
         """
         session = self._session
         session.drain()
-        stream = torch._C._cuda_getCurrentRawStream(0)
+        stream = current_stream()
         capture = self._library.capture_of(stream) if self._graphs.capturing else 0
         kind = f"kernel {name}"
         if session.queue.runs_now(kind) and not capture:

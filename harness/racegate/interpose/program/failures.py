@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+from types import TracebackType
 
 _OURS = str(Path(__file__).parents[2])
 # What torch's kernels, which are called from here too, never raise.
@@ -37,3 +39,25 @@ def missing_for(error: BaseException | None) -> str:
 def words_for(error: BaseException, where: str) -> str:
     """What is said of such an error. where: in which thread it was met"""
     return f"{type(error).__name__} in {where} (racegate itself failed): {error}"
+
+
+def code_of_exit(exit: SystemExit) -> int:
+    """What the process would end with: of a number, its last eight bits, as Python and the kernel
+    have it. 256 is 0.
+    """
+    if exit.code is None:
+        return 0
+    if isinstance(exit.code, int):
+        return int(exit.code) & 0xFF
+    print(exit.code, file=sys.stderr)
+    return 1
+
+
+def program_part(trace: TracebackType | None, *, below: str) -> TracebackType | None:
+    """Without the frames of runpy, and of the file that runs the program."""
+    while trace is not None and trace.tb_next is not None:
+        name = trace.tb_frame.f_code.co_filename
+        if name != below and "runpy" not in name:
+            break
+        trace = trace.tb_next
+    return trace

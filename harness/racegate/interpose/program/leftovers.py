@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import atexit
 import ctypes
+import gc
 import os
 import select
 import signal
 import sys
+import threading
 from contextlib import suppress
 from pathlib import Path
 
+from racegate.interpose.device.session import Session
+
+THREADS_LEFT = "threads that still ran at the end of the program (what they did later)"
 _PARENT_DEATH_SIGNAL = 1  # prctl(2)
 _CHILD_SUBREAPER = 36
 
@@ -68,3 +74,18 @@ def _children(parent: int) -> list[tuple[int, str]]:
         if int(rest.split()[1]) == parent:
             found.append((int(path.parent.name), name))
     return found
+
+
+def end_as_python_does(session: Session) -> None:
+    """What runs behind the script is judged too: threads that are no daemons, what executors have
+    left, `atexit` and `weakref.finalize`, and `__del__` of what nothing holds any more.
+    """
+    try:
+        threading._shutdown()  # type: ignore[attr-defined]
+        gc.collect()  # before torch takes back, at exit, what runs operators here
+        atexit._run_exitfuncs()
+    except KeyboardInterrupt:
+        pass  # told to stop in its last moments: what was found is told
+    left = len(sys._current_frames().keys() - session.host_threads.ours) - 1
+    if left:
+        session.not_seen[THREADS_LEFT] += left

@@ -9,6 +9,7 @@ import torch
 
 from racegate.interpose.device.session import Session
 from racegate.interpose.kernels.aliases import alias_of, bytes_of, is_plain, parts_of
+from racegate.interpose.native.streams import current_stream
 from racegate.interpose.program.arrays import array_ranges
 
 
@@ -24,7 +25,7 @@ def read_value(session: Session, value: Any) -> tuple[bytes, str]:
     if isinstance(value, torch.Tensor):
         if value.is_cuda:
             session.drain()
-            session.force_stream(torch._C._cuda_getCurrentRawStream(0))
+            session.force_stream(current_stream())
             with session.own():
                 value = alias_of(session, value).clone()
         elif session.spans.find(value.data_ptr()) is not None:

@@ -45,7 +45,7 @@ _SENT_MASK = sum(1 << (number - 1) for number in _SENT)
 STACKS_SIGNAL = signal.SIGRTMAX - 1  # one that programs leave alone
 
 
-class _Wait(Enum):
+class TaskWait(Enum):
     """What a thread waits for. ANOTHER: a thread or a process of the same program; OUTSIDE: bytes,
     from whom nobody knows; TIME: it will go on by itself, or runs, or nobody knows.
     """
@@ -65,12 +65,12 @@ class Stillness:
 
     def is_over(self) -> bool:
         """Whether it hangs, as far as can be told by now. To be asked again and again."""
-        now = {task.name: _woken(task) for task in _tasks(self._pid)}
-        waits = {_wait_of(task) for task in _tasks(self._pid)}
-        if now != self._seen or not now or _Wait.TIME in waits:
+        now = {task.name: woken(task) for task in _tasks(self._pid)}
+        waits = {wait_of(task) for task in _tasks(self._pid)}
+        if now != self._seen or not now or TaskWait.TIME in waits:
             self._seen, self._since_s = now, time.monotonic()
             return False
-        limit_s = SILENCE_S if _Wait.OUTSIDE in waits else DEADLOCK_S
+        limit_s = SILENCE_S if TaskWait.OUTSIDE in waits else DEADLOCK_S
         return time.monotonic() - self._since_s > limit_s
 
 
@@ -83,28 +83,29 @@ def _tasks(pid: int) -> Iterator[Path]:
                 yield from _tasks(int(child))
 
 
-def _woken(task: Path) -> str:
+def woken(task: Path) -> str:
     """How often the kernel has switched to and from the thread."""
     with suppress(OSError):
         return "".join(re.findall(r"ctxt_switches:\s*\d+", (task / "status").read_text()))
     return ""
 
 
-def _wait_of(task: Path) -> _Wait:
+def wait_of(task: Path) -> TaskWait:
+    """What a thread waits for. task: its folder in /proc"""
     try:
         status, call = (task / "status").read_text(), (task / "syscall").read_text().split()
     except OSError:
-        return _Wait.TIME
+        return TaskWait.TIME
     caught = re.search(r"SigCgt:\s*(\w+)", status)
     is_told = caught is not None and int(caught[1], 16) & _SENT_MASK
     if is_told or "State:\tS" not in status or not call[0].isdigit():
-        return _Wait.TIME
+        return TaskWait.TIME
     number, words = int(call[0]), [int(word, 16) for word in call[1:7]]
     limit = _WAITS.get(number, 0)
     is_typed = number == _READ and words[0] == 0  # somebody may be about to type
     if number not in _WAITS or is_typed or (limit is not None and words[limit] not in _NO_LIMIT):
-        return _Wait.TIME
-    return _Wait.ANOTHER if number in _INNER else _Wait.OUTSIDE
+        return TaskWait.TIME
+    return TaskWait.ANOTHER if number in _INNER else TaskWait.OUTSIDE
 
 
 def write_stacks_on_signal(folder: Path, finish: Callable[[], None] | None = None) -> None:

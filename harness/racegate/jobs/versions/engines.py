@@ -28,9 +28,10 @@ from racegate.jobs.versions.cells import (
 from racegate.jobs.versions.running import Keep
 from racegate.scenario.spec import Scenario
 from racegate.targets.common.cell import EngineCell
-from racegate.targets.common.environment import EnginePackage, Say, cache_folder
+from racegate.targets.common.environment import EnginePackage, cache_folder
 from racegate.targets.common.judge import RUNS_MAX, ReleaseVerdict, judge
 from racegate.targets.common.result import change_lines, wrong_lines
+from racegate.targets.common.setup.progress import Say
 
 _COUNT = re.compile(r"#\d+$")
 _ABOVE = "message is above"  # of an engine that printed why it did not start
@@ -87,7 +88,7 @@ class EngineHistory:
     def set_up(self, version: str, say: Say) -> None:
         if not self._folder(version).exists():
             self._made.add(version)
-        self._kind.packaging.set_up(version, say)
+        self._kind.packaging.set_up(version, say, is_untried=True)
 
     def remove(self, version: str) -> None:
         if self._afterwards is Environments.REMOVED and version in self._made:

@@ -22,15 +22,16 @@ from racegate.jobs.versions.cells import (
     pairs_of,
 )
 from racegate.jobs.versions.running import Keep
-from racegate.targets.common.environment import Run, Say, run_pip
+from racegate.targets.common.environment import Run, run_pip
 from racegate.targets.common.search import Effect
+from racegate.targets.common.setup.progress import Say
 from racegate.targets.program.environment import environment_for, judge_in, version_of
 from racegate.targets.program.result import ProgramResult
 
 SILENT = "no conflict"
 _EFFECTS = {Verdict.DIVERGENT: Effect.DIVERGENT, Verdict.BENIGN: Effect.BENIGN}
 # What a version is judged with, in the order in which the worst one counts.
-_WORDS = (Verdict.DIVERGENT, Verdict.CONFLICT, Verdict.BENIGN)
+RACY = (Verdict.DIVERGENT, Verdict.CONFLICT, Verdict.BENIGN)
 
 
 class ProgramHistory:
@@ -99,7 +100,7 @@ def word_of(result: ProgramResult) -> str:
     if not result.findings:
         return SILENT
     words = {finding.verdict for finding in result.findings} - {None} or {Verdict.CONFLICT}
-    return next(word for word in _WORDS if word in words)
+    return next(word for word in RACY if word in words)
 
 
 def program_report(result: ProgramResult, cpu_s: float) -> ScenarioReport:

@@ -17,7 +17,7 @@ from racegate.jobs.versions.cells import (
     read_cell,
     write_cell,
 )
-from racegate.targets.common.environment import Say
+from racegate.targets.common.setup.progress import Say
 
 Keep = Callable[[CellReport], None]
 

@@ -14,11 +14,13 @@ from racegate.history.finding import (
     FindingKind,
     Verdict,
     exit_code,
+    one_per_cause,
     signature_of,
 )
 from racegate.history.gates.known import KnownFinding, KnownPlace, Ratchet
 from racegate.history.outcome import Checked, CheckedCase, Comparison, Failing, RunResult
 from racegate.jobs.gate import GateResult, MustFail
+from racegate.scenario.untrusted.text import many
 
 # Scenario -> the file that it comes from.
 Files = Mapping[str, str]
@@ -33,6 +35,8 @@ KINDS = {
     FindingKind.CRASH: "The engine stopped on an error",
     FindingKind.FOOTPRINT: "An operation wrote rows that it had not declared",
     FindingKind.CHANGE: "A value that the base does not have",
+    FindingKind.MISMATCH: "Ranks that issue different collectives where one is meant",
+    FindingKind.ORDER: "Ranks that use two communicators in opposite orders",
     "inconclusive": "Something was not exercised",
     "missed": "A witness that must fail did not",
     "stale": "Something was accepted that is not there any more",
@@ -123,9 +127,11 @@ def checked_beside(checked: Checked, ratchet: Ratchet) -> Checked:
 
 
 def _known(one: Failing, ratchet: Ratchet) -> Failing:
-    """With why it is let stand, if it is."""
-    reason = ratchet.reason_of(one.name, one.signature)
-    return one if reason is None else msgspec.structs.replace(one, is_known=True, reason=reason)
+    """With why it is let stand, if all of its cause is."""
+    names = (one.signature, *one.also)
+    reason, *others = (ratchet.reason_of(one.name, signature) for signature in names)
+    is_open = reason is None or None in others
+    return one if is_open else msgspec.structs.replace(one, is_known=True, reason=reason)
 
 
 def _stale_in(ratchet: Ratchet) -> Sequence[CheckedCase]:
@@ -142,27 +148,39 @@ def _stale(one: KnownFinding | KnownPlace, file: str) -> Failing:
 
 
 def failing_in(run: RunResult, files: Files, benign: Benign) -> Sequence[Failing]:
-    """What is wrong with a run, finding by finding where each has a verdict of its own, as those of
-    releases have; those of one operation under the same holds are one. Beside a base, what it has
-    not.
+    """What is wrong with a run, cause by cause where findings have verdicts of their own, as those
+    of releases have. Beside a base, what it has not.
     """
     if run.comparison is not None:
         return _failing_beside(run, run.comparison, files.get(run.scenario, ""))
     whole = failing_run(run, files, benign)
-    wrong = {
-        (found.op, found.holds): found
-        for found in reversed(run.findings)
-        if found.verdict is not None and exit_code([found.verdict], benign=benign)
-    }
-    if whole is None or not wrong:
+    wrong = [
+        found
+        for found in run.findings
+        if found.verdict is None or exit_code([found.verdict], benign=benign)
+    ]
+    if whole is None or all(found.verdict is None for found in wrong):
         return () if whole is None else (whole,)
-    alone = [found for found in run.findings if found.verdict is None]
-    return [_failing_of(run, found, whole.file) for found in (*alone, *reversed(wrong.values()))]
+    return _failing_causes(run, wrong, whole.file)
 
 
 def _failing_beside(run: RunResult, beside: Comparison, file: str) -> Sequence[Failing]:
-    found = [_failing_of(run, one, file) for one in beside.findings]
+    found = _failing_causes(run, beside.findings, file)
     return [*found, *([_unexercised(run.scenario, file, beside.unmet)] if beside.unmet else [])]
+
+
+def _failing_causes(run: RunResult, findings: Sequence[Finding], file: str) -> Sequence[Failing]:
+    """One of each cause, that which a run shows if there is one, with the names of the others."""
+    failing = []
+    for cause in one_per_cause(findings):
+        told = next((one for one in cause if one.holds), cause[0])
+        also = tuple(one.signature for one in cause if one is not told)
+        more = (
+            f"\n{many(len(also), 'more conflict')} of this edge: {', '.join(also)}" if also else ""
+        )
+        one = _failing_of(run, told, file)
+        failing.append(msgspec.structs.replace(one, message=f"{one.message}{more}", also=also))
+    return failing
 
 
 def _failing_of(run: RunResult, found: Finding, file: str) -> Failing:

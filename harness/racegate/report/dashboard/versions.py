@@ -5,6 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 from rich.table import Table
 
+from racegate.jobs.versions.bisecting import ReleaseRange
 from racegate.jobs.versions.cells import CellReport, ScenarioReport
 from racegate.report.objects import HistoryObject
 from racegate.scenario.untrusted.text import printable_markdown
@@ -72,3 +73,17 @@ def verdict_text(one: ScenarioReport) -> str:
     if one.wrong:
         return f"{one.verdict}, nothing held"
     return f"{one.verdict}, {one.runs} runs" if one.runs else one.verdict
+
+
+def render_origin(found: ReleaseRange) -> str:
+    """What a bisection of releases came to, as text."""
+    lines = [f"{one.release:12} {one.shows:8} {one.said}" for one in found.asked]
+    verb = "brought" if found.is_brought else "repaired"
+    first = found.bad if found.is_brought else found.good
+    suspects = [*found.between, first] if found.is_brought else [*found.between[::-1], first]
+    which = first if not found.between else f"one of {', '.join(suspects)}"
+    lines.append(
+        f"{found.package} {which} {verb} it: {found.good} has no race, {found.bad} has; "
+        f"{len(found.asked)} of {found.releases} releases were judged"
+    )
+    return "\n".join(lines)

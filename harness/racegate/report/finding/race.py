@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from racegate.history.finding import Finding, Race, Side, Stack, Verdict
+from racegate.history.finding import Finding, Race, Side, Stack, Verdict, one_per_cause
 from racegate.history.outcome import RunResult
 from racegate.history.schedule import Half
 from racegate.history.trace import HOST
@@ -22,8 +22,9 @@ from racegate.report.finding.pictured import (
     PicturedSide,
     SweptSchedule,
 )
-from racegate.report.finding.sources import frame_text, source_of
+from racegate.report.finding.sources import source_of
 from racegate.report.timeline.model import Bar, Role, Timeline
+from racegate.targets.program.repair import frame_text
 
 _UNSEEN = (
     "No run that was made came out wrong. An order is missing: some timing exchanges the two, and "
@@ -42,7 +43,7 @@ def pictured_results(results: Sequence[RunResult]) -> list[PicturedFinding]:
     return [
         pictured_cause(findings, result)
         for result in results
-        for findings in causes_in(shown_findings(result))
+        for findings in one_per_cause(shown_findings(result))
     ]
 
 
@@ -50,16 +51,6 @@ def shown_findings(result: RunResult) -> tuple[Finding, ...]:
     """What counts of a result."""
     beside = result.comparison
     return result.findings if beside is None else beside.findings
-
-
-def causes_in(findings: Sequence[Finding]) -> list[list[Finding]]:
-    """Findings that lack one edge, in one list each, in the order in which they were found."""
-    found: dict[str, list[Finding]] = {}
-    for one in findings:
-        race = one.race
-        edge = one.signature if race is None else race.cause or race.edge
-        found.setdefault(edge, []).append(one)
-    return list(found.values())
 
 
 def pictured_cause(findings: Sequence[Finding], result: RunResult) -> PicturedFinding:
@@ -124,7 +115,7 @@ def _with_race(whole: PicturedFinding, finding: Finding, race: Race) -> Pictured
         buffer=race.buffer,
         places=(f"{race.nbytes} bytes{times}",),
         allocated=_frames(race.allocated),
-        edge=race.cause or race.edge,
+        edge=race.missing,
         source=source_of(race),
         timeline=conflict_timeline(race, holds),
         stops=_stops(race, holds, impact) if holds and impact else (),

@@ -15,12 +15,6 @@ _AROUND = 1
 _ROLES = {"+": "added", "-": "removed", "@": "hunk"}
 
 
-def frame_text(frame: Frame) -> str:
-    """A frame as people look for it: by its path from here."""
-    file, line, function = frame
-    return f"{from_here(file)}:{line} in {function}"
-
-
 def source_of(race: Race) -> tuple[SourceLine, ...]:
     """The missing edge as a change; where it cannot be written so, the lines of the two places."""
     if change := repair_of(race):

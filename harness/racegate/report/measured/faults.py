@@ -97,6 +97,8 @@ def render_source_mutants(found: SourceMutationObject) -> str:
         "source.md.j2",
         report=report,
         environment=found.environment,
+        # Of the examples of one test the page needs no more than their number, which it has.
+        left_out=list(dict.fromkeys(name.partition("[")[0] for name in report.failing)),
         score=score_of(report.results),
         files=_scores(report.results, lambda result: result.file),
         operators=_scores(report.results, lambda result: result.operator),

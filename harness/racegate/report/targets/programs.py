@@ -20,6 +20,7 @@ from racegate.targets.program.words import (
     difference,
     finding_lines,
     not_covered,
+    rank_lines,
     replay_of,
     shown,
 )
@@ -36,6 +37,8 @@ def render(
     judged = {one.race.signature: one for one in verdicts.judged}
     reasons = {s.signature: s.reason for s in verdicts.suppressed}
     lines: list[str] = []
+    for index, disagreement in enumerate(verdicts.disagreements, 1):
+        lines += rank_lines(index, disagreement)
     for finding in outcome.findings:
         if finding.signature in reasons:
             lines += _suppressed(finding, reasons[finding.signature])
@@ -82,11 +85,13 @@ def checked_program(verdicts: ProgramVerdict, command: str, code: int | None = N
         if finding in still_open or finding.signature in known
     ]
     outcome = verdicts.shown
+    for one in verdicts.disagreements:
+        failing.append(_said(command, one.kind, one.signature, rank_lines(1, one)))
     if verdicts.polls_matter:
         failing.append(_said(command, "divergence", "answers to queries", _polls(verdicts)))
     if verdicts.changes:
         failing.append(_said(command, "divergence", "holds", _changes(verdicts)))
-    elif not verdicts.is_finished:
+    elif not verdicts.is_finished and not verdicts.disagreements:
         failing.append(_said(command, "inconclusive", str(outcome.ending), [closing(verdicts)]))
     for reason in unjudged(verdicts.shown):
         failing.append(_said(command, "inconclusive", "not judged", [reason]))

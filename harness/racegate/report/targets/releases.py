@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from rich.console import Console
 
 from racegate.history.schedule import Holds
+from racegate.report.causes import lacking
 from racegate.report.targets.results import print_judgement
 from racegate.report.text import print_reasons
 from racegate.scenario.untrusted.console import line
@@ -25,12 +26,25 @@ def print_engine_verdict(console: Console, judged: ReleaseVerdict, scenario: str
     def details() -> None:
         for wrong in wrong_lines(judged.shown):
             console.print(line(("WRONG", "bold red"), f" {wrong}"))
-        for group in _groups(judged.judged):
-            _print_conflicts(console, group, judged, scenario)
+        for cause in _causes(judged.judged):
+            race = cause[0].race
+            if len(cause) > 1:
+                said = f" {race.missing}; lacks it: {lacking(race)}"
+                console.print(line((f"edge of {len(cause)} conflicts", "bold"), said))
+            for group in _groups(cause):
+                _print_conflicts(console, group, judged, scenario)
         limits = () if judged.search is None else judged.search.limits
         print_reasons(console, "not every landing was tried", limits)
 
     print_judgement(console, result_of(judged, scenario), details)
+
+
+def _causes(conflicts: Sequence[JudgedRace[ReleaseRun]]) -> list[list[JudgedRace[ReleaseRun]]]:
+    """Conflicts that lack one edge, first those of which a landing does harm."""
+    found: dict[str, list[JudgedRace[ReleaseRun]]] = {}
+    for one in conflicts:
+        found.setdefault(one.race.missing, []).append(one)
+    return sorted(found.values(), key=lambda cause: all(one.landing is None for one in cause))
 
 
 def _groups(conflicts: Sequence[JudgedRace[ReleaseRun]]) -> list[list[JudgedRace[ReleaseRun]]]:

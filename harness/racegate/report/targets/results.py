@@ -11,11 +11,19 @@ from rich.table import Table
 from rich.text import Text
 
 from racegate.history.exit_code import ExitCode
-from racegate.history.finding import Benign, FindingKind, exit_code
+from racegate.history.finding import Benign, Finding, FindingKind, exit_code, one_per_cause
 from racegate.history.gates.known import Ratchet
 from racegate.history.gates.results import GatedResults
 from racegate.history.outcome import RunResult
-from racegate.report.causes import ToldCause, last_line, print_causes, told_findings, told_plainly
+from racegate.report.causes import (
+    ToldCause,
+    also_facts,
+    lacking,
+    last_line,
+    print_causes,
+    told_findings,
+    told_plainly,
+)
 from racegate.report.text import (
     FINDINGS_SHOWN_MAX,
     STYLE,
@@ -70,20 +78,47 @@ def print_comparison(console: Console, result: RunResult, reasons: Reasons = _NO
     beside = result.comparison
     assert beside is not None
     console.print(f"{result.scenario} on {result.target} beside {beside.base}")
-    for finding in beside.findings:
-        is_change = finding.kind is FindingKind.CHANGE
-        said = finding.message if is_change else f"{finding.verdict}: {finding.message}"
-        reason = reasons.get((result.scenario, finding.signature))
-        if reason is not None:
-            console.print(line(("ACCEPTED", "green"), f" {reason}: {said}"))
-            continue
-        console.print(line(("CHANGED" if is_change else "NEW", "bold red"), f" {said}"))
-        if finding.replay:
-            console.print(f"  replay: {finding.replay}", soft_wrap=True)  # to be copied
+    for findings in one_per_cause(beside.findings):
+        _print_cause(console, result.scenario, findings, reasons)
     for signature in beside.repaired:
         console.print(line(("REPAIRED", "green"), f" {signature}"))
     print_reasons(console, "not exercised, unlike in the base", beside.unmet)
     console.print(f"known: {beside.known} conflicts, and {result.verdict} by itself")
+
+
+def _print_cause(
+    console: Console, scenario: str, findings: Sequence[Finding], reasons: Reasons
+) -> None:
+    """What lacks one edge: one in full, that which a run shows if there is one."""
+    given = {one.signature: reasons.get((scenario, one.signature)) for one in findings}
+    for reason, accepted in _by_reason(findings, given):
+        names = ", ".join(one.signature for one in accepted)
+        console.print(line(("ACCEPTED", "green"), f" {reason}: {names}"), soft_wrap=True)
+    left = [one for one in findings if given[one.signature] is None]
+    if not left:
+        return
+    told = next((one for one in left if one.holds), left[0])
+    word = "CHANGED" if told.kind is FindingKind.CHANGE else f"NEW {told.verdict or told.kind}"
+    first, *rest = told.message.split("\n")
+    console.print(line((word, "bold red"), f" {first}"))
+    also = also_facts([one for one in left if one is not told])
+    lacks = [] if told.race is None else [("lacks it", lacking(told.race))]
+    for text in (*rest, *(f"{name}: {fact}" for name, fact in (*lacks, *also))):
+        console.print(line(f"  {text}"))
+    if told.replay:
+        console.print(f"  replay: {told.replay}", soft_wrap=True)  # to be copied
+
+
+def _by_reason(
+    findings: Sequence[Finding], given: Mapping[str, str | None]
+) -> list[tuple[str, list[Finding]]]:
+    """What was accepted, by why."""
+    found: dict[str, list[Finding]] = {}
+    for one in findings:
+        reason = given[one.signature]
+        if reason is not None:
+            found.setdefault(reason, []).append(one)
+    return list(found.items())
 
 
 def counts_of(result: RunResult) -> str:
@@ -203,10 +238,12 @@ def compared_line(results: Sequence[RunResult], known: Ratchet | None, code: Exi
     """The last line beside a base: what differs, and how the job ends."""
     found = [one.comparison for one in results if one.comparison is not None]
     word, style = _COMPARED[code]
+    causes = len({finding.cause for one in found for finding in one.new})
     new = len({finding.signature for one in found for finding in one.new})
     repaired = len({signature for one in found for signature in one.repaired})
     changed = sum(one.changed is not None for one in found)
-    counts = f"{changed} changed, {many(new, 'new conflict')}, {repaired} repaired"
+    of = f" of {many(causes, 'missing edge')}" if causes < new else ""
+    counts = f"{changed} changed, {many(new, 'new conflict')}{of}, {repaired} repaired"
     if known is not None:
         counts += f"; {len(known.standing)} of these differences let stand"
         counts += f", {len(known.expired)} accepted and gone" if known.expired else ""

@@ -19,6 +19,8 @@ import msgspec
 
 from racegate.interpose.errors import BadInput
 from racegate.interpose.outcome import DeviceKind
+from racegate.targets.common.setup.before import RELEASE_GB, TORCH_GB, check_tried, room_text
+from racegate.targets.common.setup.progress import Say, WatchedCommand, failure_text
 
 # Extras that bring what is left out.
 EXTRAS_LEFT_OUT = ("[image]",)
@@ -28,7 +30,6 @@ TORCH_OLDEST = (2, 9)
 _TORCH = "racegate_torch.pth"  # where an environment's torch is
 # Requirements with all that they depend on: nothing is to be resolved, built or compiled for them.
 _AS_LISTED = ("--no-deps", "--no-compile", "--only-binary", ":all:")
-Say = Callable[[str], None]
 Run = Callable[[Sequence[str]], None]
 
 
@@ -107,6 +108,7 @@ class EnginePackage:
     module: what is imported; sources: the folder of a checkout that has it
     left_out: packages that no step of the engine imports, in lower case; families: their beginnings
     added: what it has from a package that is left out
+    tried: the oldest and the newest release that was run here
     """
 
     title: str
@@ -117,6 +119,7 @@ class EnginePackage:
     left_out: frozenset[str]
     families: tuple[str, ...]
     added: tuple[str, ...] = ()
+    tried: tuple[str, str]
 
     def is_left_out(self, package: str) -> bool:
         """Whether no step of the engine imports this package. package: in lower case"""
@@ -144,29 +147,31 @@ class EnginePackage:
         *,
         torch: Path | None = None,
         requirements: Path | None = None,
+        is_untried: bool = False,
         run: Run | None = None,
     ) -> Environment:
-        """Installs what is missing of a release; what is there already is kept. Raises BadInput.
+        """Installs what is missing of a release; what is there already is kept. Raises BadInput,
+        before anything is downloaded where that can be known.
 
         torch: a virtual environment whose torch takes the place of the one that the release asks
             for
         requirements: a file that lists what is installed in place of what the release asks for
+        is_untried: a release that nobody has tried is set up all the same
         """
-        run = run_pip if run is None else run
-        environment = Environment(release, cache_folder(self.name) / release)
+        folder = cache_folder(self.name)
+        environment = Environment(release, folder / release)
         if environment.is_ready:
             say(f"{self.title} {release} is set up in {environment.folder}")
             return environment
+        if not is_untried:
+            check_tried(self.title, release, self.tried)
+        run = WatchedCommand(say, folder) if run is None else run
+        say(room_text(folder, RELEASE_GB, f"{self.title} {release} without torch"))
         say(f"1/4 the wheel of {self.title} {release}")
         wheel, wanted = self._wheel_of(release, run, torch)
         if requirements is not None:
             wanted = Wanted(wanted.torch, read_listed(requirements), is_whole=True)
-        base = torch.resolve() if torch is not None else torch_folder(wanted.torch)
-        if torch is None:
-            say(f"2/4 torch {wanted.torch} with CUDA, shared between releases (about 4 GB)")
-            install_torch(base, wanted.torch, run)
-        else:
-            say(f"2/4 torch {wanted.torch}, which is in {torch}")
+        base = self._torch_at(wanted.torch, torch, say, run)
         say(f"3/4 {len(wanted.requirements)} requirements of {self.title}")
         install_release(environment, base, wanted, wheel, run)
         say("4/4 the virtual CUDA runtime")
@@ -174,6 +179,26 @@ class EnginePackage:
         (environment.folder / DONE).write_text(f"{release}\n")
         say(f"{self.title} {release} is set up in {environment.folder}")
         return environment
+
+    def _torch_at(self, version: str, given: Path | None, say: Say, run: Run) -> Path:
+        """Where the torch is that a release runs on, which is installed if it is missing."""
+        if given is not None:
+            say(f"2/4 torch {version}, which is in {given}")
+            return given.resolve()
+        if is_too_old(version):
+            oldest = ".".join(map(str, TORCH_OLDEST))
+            raise BadInput(
+                f"this release of {self.title} asks for torch {version}; the virtual device needs "
+                f"{oldest} or newer. Torch was not downloaded"
+            )
+        base = torch_folder(version)
+        if (base / DONE).exists():
+            say(f"2/4 torch {version} with CUDA, which is there already")
+            return base
+        say(f"2/4 torch {version} with CUDA, shared between releases")
+        say(room_text(base, TORCH_GB, f"torch {version}"))
+        install_torch(base, version, run)
+        return base
 
     def _wheel_of(self, release: str, run: Run, torch: Path | None) -> tuple[Path, Wanted]:
         """The wheel of a release, and what it asks for; of several packages with one release, that
@@ -228,8 +253,7 @@ def run_pip(command: Sequence[str]) -> None:
     """Runs a command of an installation. Raises BadInput with the end of what it said."""
     done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     if done.returncode:
-        said = "\n  ".join(done.stderr.strip().splitlines()[-8:])
-        raise BadInput(f"{' '.join(command[:6])} ... failed:\n  {said}")
+        raise BadInput(failure_text(command, done.stderr))
 
 
 def read_wanted(metadata: str, left_out: Callable[[str], bool]) -> Wanted:

@@ -38,16 +38,19 @@ class Gaps:
     reach: ClassVar[Reach] = Reach.EACH_ALONE
 
     def landings(self, runs: LandingRuns[ReleaseRun]) -> Iterator[Holds]:
-        """Each operation alone, then all together that did no harm alone."""
+        """Each operation alone, then all together that did no harm, until that does none either."""
         operations = racing_operations(runs.base.findings)
         turns = runs.base.turns
         # In the order of issue: runs have their beginning in common with those before them.
         for operation in sorted(operations, key=lambda operation: turns.get(operation, 0)):
             yield from gaps_of(runs, operation)
-        harmful = {hold.op for landing in runs.harms for hold in landing.holds}
-        clean = [operation for operation in operations if operation not in harmful]
-        if len(clean) > 1:
-            yield longest(clean)
+        found = -1
+        while found != len(runs.harms):
+            found = len(runs.harms)
+            harmful = {hold.op for landing in runs.harms for hold in landing.holds}
+            clean = [operation for operation in operations if operation not in harmful]
+            if len(clean) > 1:
+                yield longest(clean)
 
     def known(self, runs: LandingRuns[ReleaseRun]) -> int:
         """Nobody can count them: a gap is known when its run was made."""
@@ -122,7 +125,7 @@ def judge(
     runs_max: int = RUNS_MAX,
     on_run: Callable[[int], None] | None = None,
 ) -> ReleaseVerdict:
-    """One recorded run and, if something races in it, its landings.
+    """One recorded run and, if something races in it, its landings, also where it is wrong itself.
 
     sensitivity: of this engine; where an observation is dead, nothing that is judged passes
     on_run: told after each run how many were made
@@ -132,7 +135,7 @@ def judge(
     target = ReleaseTarget(engine, scenario, cell, sensitivity or {})
     base = target.run(Plan())
     found = None
-    if base.ending is Ending.FINISHED and not base.is_wrong and base.findings:
+    if base.ending is Ending.FINISHED and base.findings:
         told = None if on_run is None else lambda made, _: on_run(made)
         found = search(target, base, Gaps(), runs_max=runs_max, on_run=told)
     return _judged(target, base, base, search=found)

@@ -99,8 +99,8 @@ def wrong_lines(told: ReleaseRun) -> list[str]:
 
 def change_lines(landing: LandingRun[ReleaseRun]) -> list[str]:
     """What is other in a landing than in the run in which nothing was held."""
-    held = landing.what
-    lines = wrong_lines(held)
+    held, before = landing.what, wrong_lines(landing.base)
+    lines = [line for line in wrong_lines(held) if line not in before]
     change = _first_change(landing.base.observations, held.observations)
     if change and not lines:
         lines.append(change)

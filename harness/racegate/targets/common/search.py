@@ -151,7 +151,8 @@ def _judged(race: Race, runs: LandingRuns[Ran], *, is_complete: bool) -> JudgedR
     landed = sum(landing.has_landed and landing.holds_one_of(race) for landing in runs.held)
     harm = runs.harm_of(race)
     if harm is not None:
-        effect = Effect.WRONG if harm.what.is_wrong else Effect.DIVERGENT
+        is_wrong = harm.what.is_wrong and not runs.base.is_wrong
+        effect = Effect.WRONG if is_wrong else Effect.DIVERGENT
     elif is_complete and not race.first.is_host and runs.base.observations:
         effect = Effect.BENIGN  # no landing of a device's operation comes before one of the host
     else:

@@ -10,7 +10,14 @@ import json
 import os
 import sys
 
-from racegate.interpose.build import Toolkit, build_forward, build_library, build_nvml, find_toolkit
+from racegate.interpose.build import (
+    Toolkit,
+    build_forward,
+    build_library,
+    build_nccl,
+    build_nvml,
+    find_toolkit,
+)
 from racegate.interpose.device.frames import COMPILED
 from racegate.interpose.errors import BadInput
 from racegate.interpose.gpu.presence import why_no_gpu
@@ -24,9 +31,10 @@ def environment_for(toolkit: Toolkit, kind: DeviceKind) -> dict[str, str]:
         DEVICE: kind.value,
     }
     if kind is DeviceKind.VIRTUAL:
+        libraries = (build_library(toolkit), build_nvml(toolkit), *build_nccl(toolkit))
         return {
             **common,
-            "LD_PRELOAD": f"{build_library(toolkit)}:{build_nvml(toolkit)}",
+            "LD_PRELOAD": ":".join(map(str, libraries)),
             "TRITON_INTERPRET": "1",
             # Inductor's files say nothing of who runs them: they are not those of a real GPU.
             "TORCHINDUCTOR_CACHE_DIR": str(COMPILED),

@@ -8,12 +8,13 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from racegate.history.exit_code import code_of_signal
-from racegate.history.finding import Benign, Race, exit_code
+from racegate.history.finding import Benign, FindingKind, Race, exit_code
 from racegate.history.schedule import Holds
-from racegate.history.verdict import unrealised_text
+from racegate.history.verdict import NOTHING_TRIED, Facts, unrealised_text
 from racegate.interpose.device.touches import QUERIES
 from racegate.interpose.errors import INTERRUPTED, ExitCode
 from racegate.interpose.outcome import DeviceKind, Ending, Outcome, Plan, changed
+from racegate.interpose.ranks.group.findings import RankFinding
 from racegate.scenario.strict import StrictStruct
 from racegate.targets.common.landings import OnRun
 from racegate.targets.common.search import POLLS, Effect, JudgedRace, LandingSearch, search
@@ -32,6 +33,7 @@ _ENDED = {
     Ending.LOST: "was gone before its script was over",
     Ending.TIMED_OUT: "took longer than it had",
     Ending.INTERRUPTED: "was stopped",
+    Ending.STUCK: "came to where none of its ranks can go on",
 }
 
 
@@ -115,6 +117,27 @@ class ProgramVerdict(TargetVerdict[Outcome], frozen=True, kw_only=True):
         return tuple(race for race in self.races if race.signature not in done)
 
     @property
+    def disagreements(self) -> tuple[RankFinding, ...]:
+        """What ranks do wrong together and nobody lets stand."""
+        done = {suppression.signature for suppression in self.suppressed}
+        return tuple(one for one in self.shown.disagreements if one.signature not in done)
+
+    @property
+    def facts(self) -> Facts:
+        """Those of any target, and what ranks do wrong together. No landing says anything about
+        orders of communicators, so with one of these nothing was tried.
+        """
+        kinds = [one.kind for one in self.disagreements]
+        facts, orders = super().facts, kinds.count(FindingKind.ORDER)
+        return msgspec.structs.replace(
+            facts,
+            is_deadlocked=FindingKind.DEADLOCK in kinds,
+            is_wrong=facts.is_wrong or FindingKind.MISMATCH in kinds,
+            conflicts=facts.conflicts + orders,
+            tried=NOTHING_TRIED if orders else facts.tried,
+        )
+
+    @property
     def is_changed(self) -> bool:
         """Whether holds, or other answers to completion queries, change what is observed."""
         is_harmed = self.search is not None and bool(self.search.harms)
@@ -131,7 +154,7 @@ class ProgramVerdict(TargetVerdict[Outcome], frozen=True, kw_only=True):
             return INTERRUPTED
         if shown.ending is Ending.NOT_MODELLED:
             return ExitCode.NOT_MODELLED
-        if self.changes:
+        if self.changes or self.disagreements:
             return ExitCode.FINDING
         if shown.ending is Ending.TIMED_OUT:
             return shown.exit_code
@@ -195,6 +218,7 @@ def settled(target: ProgramTarget, outcome: Outcome, *, polls: int = 0) -> Outco
 def suppressing(verdict: ProgramVerdict, suppressions: tuple[Suppression, ...]) -> ProgramVerdict:
     """Which suppressions were needed, and, if the program came to its end, which were not."""
     signatures = {race.signature for race in verdict.races}
+    signatures |= {one.signature for one in verdict.shown.disagreements}
     used = tuple(one for one in suppressions if one.signature in signatures)
     stale = tuple(one for one in suppressions if one not in used and verdict.is_finished)
     return msgspec.structs.replace(verdict, suppressed=used, stale=stale)

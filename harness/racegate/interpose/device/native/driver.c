@@ -9,13 +9,18 @@
 
 int cuInit(unsigned flags) { (void)flags; return 0; }
 int cuDriverGetVersion(int *v) { *v = VG_CUDA_VERSION; return 0; }
-int cuDeviceGetCount(int *n) { *n = 1; return 0; }
-int cuDeviceGet(int *device, int ordinal) { *device = ordinal; return ordinal ? 101 : 0; }
+int cuDeviceGetCount(int *n) { return (int)cudaGetDeviceCount(n); }
+int cuDeviceGet(int *device, int ordinal) {
+    int count = 0;
+    cudaGetDeviceCount(&count);
+    *device = ordinal;
+    return ordinal >= 0 && ordinal < count ? 0 : 101;
+}
 int cuDeviceGetAttribute(int *value, int attribute, int device) { return (int)cudaDeviceGetAttribute(value, attribute, device); }
 int cuMemGetInfo_v2(size_t *free, size_t *total) { return (int)cudaMemGetInfo(free, total); }
 int cuCtxGetCurrent(void **context) { *context = (void *)1; return 0; }
 int cuCtxSetCurrent(void *context) { (void)context; return 0; }
-int cuCtxGetDevice(int *device) { *device = 0; return 0; }
+int cuCtxGetDevice(int *device) { return (int)cudaGetDevice(device); }
 int cuDevicePrimaryCtxRetain(void **context, int device) { (void)device; *context = (void *)1; return 0; }
 int cuDevicePrimaryCtxGetState(int device, unsigned *flags, int *active) {
     (void)device;

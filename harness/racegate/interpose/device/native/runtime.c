@@ -65,10 +65,20 @@ int vg_take_memory(size_t n) {
     return 0;
 }
 void vg_give_memory(size_t n) { memory_used -= n; }
-cudaError_t cudaGetDeviceCount(int *n) { *n = 1; OK; }
-cudaError_t cudaGetDevice(int *d) { *d = 0; OK; }
+/* Each rank of a program has one of the GPUs that all of them see: that on which it first asks for memory or a stream. */
+static int gpu_count = 1;
+static __thread int current;
+static _Atomic int used = -1;
+void vg_set_gpus(int count) { gpu_count = count; }
+static void use_current(void) {
+    int none = -1;
+    if (!atomic_compare_exchange_strong(&used, &none, current) && none != current)
+        vg_unmodelled("a second GPU in one process (each rank of --ranks has one)");
+}
+cudaError_t cudaGetDeviceCount(int *n) { *n = gpu_count; OK; }
+cudaError_t cudaGetDevice(int *d) { *d = current; OK; }
 cudaError_t cudaSetDevice(int d) {
-    if (!d) OK;
+    if (d >= 0 && d < gpu_count) { current = d; OK; }
     vg_call(CALL_BAD_DEVICE, (uint64_t)d, 0, 0, 0, NULL);
     return fail(cudaErrorInvalidDevice);
 }
@@ -97,7 +107,7 @@ cudaError_t cudaDeviceGetAttribute(int *v, enum cudaDeviceAttr a, int d) {
     OK;
 }
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int d) {
-    if (d) return fail(cudaErrorInvalidDevice);
+    if (d < 0 || d >= gpu_count) return fail(cudaErrorInvalidDevice);
     memset(p, 0, sizeof *p);
     snprintf(p->name, sizeof p->name, "%s", gpu.name);
     p->major = gpu.major; p->minor = gpu.minor; p->multiProcessorCount = gpu.sms; p->totalGlobalMem = memory_total; p->warpSize = 32;
@@ -122,6 +132,7 @@ static void *map(size_t n) {
     return p == MAP_FAILED ? NULL : p;
 }
 static cudaError_t allocate(void **p, size_t n, int kind, enum log_kind log) {
+    if (kind == DEVICE) use_current();
     if (kind == DEVICE && !vg_take_memory(n)) return fail(cudaErrorMemoryAllocation);
     if (!(*p = map(n))) {
         if (kind == DEVICE) vg_give_memory(n);
@@ -162,6 +173,7 @@ cudaError_t cudaMemGetInfo(size_t *f, size_t *t) { *t = memory_total; *f = memor
 cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *a, const void *p) {
     int kind = vg_memory_kind(p);
     memset(a, 0, sizeof *a);
+    a->device = kind && used > 0 ? used : 0;
     a->type = kind == 1 ? cudaMemoryTypeHost : kind == 2 ? cudaMemoryTypeDevice : cudaMemoryTypeUnregistered;
     a->devicePointer = kind ? (void *)p : NULL;
     a->hostPointer = kind == 1 ? (void *)p : NULL;
@@ -280,10 +292,15 @@ cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
 }
 cudaError_t cudaEventRecordWithFlags(cudaEvent_t e, cudaStream_t s, unsigned f) { (void)f; return cudaEventRecord(e, s); }
 cudaError_t cudaEventSynchronize(cudaEvent_t e) { vg_call(CALL_EVENT_SYNC, N(e), 0, 0, 0, NULL); OK; }
+static __thread int is_silent;
+static __thread uint64_t asked;
+void vg_ask_in_silence(void) { is_silent = 1; }
+/* The event that this thread was last told is not complete, once; 0: none. */
+uint64_t vg_take_asked(void) { uint64_t event = asked; asked = 0; return event; }
 cudaError_t cudaEventQuery(cudaEvent_t e) {
     struct virtual_event *event = (struct virtual_event *)e;
-    if (event->done < event->version) return cudaErrorNotReady;
-    if (event->version) vg_log(LOG_QUERY_TRUE, N(e), event->version, 0, 0);
+    if (event->done < event->version) { asked = N(e); return cudaErrorNotReady; }
+    if (event->version && !is_silent) vg_log(LOG_QUERY_TRUE, N(e), event->version, 0, 0);
     OK;
 }
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t a, cudaEvent_t b) {

@@ -15,7 +15,7 @@ enum log_kind {
 enum call_kind {
     CALL_COPY = 1, CALL_SET = 2, CALL_LAUNCH = 3, CALL_EVENT_SYNC = 4, CALL_STREAM_SYNC = 5, CALL_DEVICE_SYNC = 6,
     CALL_STREAM_QUERY = 7, CALL_HOST_FUNCTION = 8, CALL_GRAPH_LAUNCH = 9, CALL_UNMODELLED = 10, CALL_BAD_DEVICE = 11,
-    CALL_GRAPH_NODES = 13, CALL_VALUE_WAIT = 14,
+    CALL_GRAPH_NODES = 13, CALL_VALUE_WAIT = 14, CALL_NCCL = 15, CALL_NCCL_JOIN = 16, CALL_NCCL_SPLIT = 17,
 };
 struct log_entry { uint64_t kind, thread, a, b, c, d; };
 struct virtual_graph { uint64_t id; };
@@ -39,5 +39,6 @@ void vg_give_memory(size_t n);
 int vg_has_guards(void);
 void vg_open_range(const void *data, size_t size);
 void vg_note_range(const void *data, size_t size, int is_write);
+void vg_ask_in_silence(void); /* what this thread finds complete from now on is nobody's knowledge */
 int vg_memory_kind(const void *address); /* 0 unknown, 1 host (pinned), 2 device */
 #endif

@@ -23,8 +23,9 @@ class ReleaseSpec(StrictStruct, frozen=True, kw_only=True):
 
 
 class UnrunEntry(StrictStruct, frozen=True):
-    """Statements of a function that no scenario runs. lines: where they begin
-    is_whole: no statement of it is run
+    """Statements of a function that no scenario runs. file, scope: where it is, and its name
+
+    lines: where they begin; is_whole: no statement of it is run
     """
 
     file: str
@@ -36,6 +37,7 @@ class UnrunEntry(StrictStruct, frozen=True):
 class ReleaseMutation(StrictStruct, frozen=True, kw_only=True):
     """What was mutated of a release, and what became of it.
 
+    report: every mutant that was drawn
     reached: mutants in statements that some scenario runs, of all that there are
     unedited: of those that were drawn, how many are in code that cannot be exchanged; they are in
         no score

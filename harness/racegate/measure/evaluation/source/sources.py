@@ -118,7 +118,11 @@ SOURCES = {
             tests=("tests/check/repro",),
             elsewhere=("tests/cli/test_search_cli.py",),
         ),
-        _room("jobs", "tests/targets/vllm/test_vllm_beside.py"),
+        _room(
+            "jobs",
+            "tests/targets/vllm/test_vllm_beside.py",
+            "tests/targets/adapters/test_adapter_beside.py",
+        ),
         Source(
             name="interpose",
             folders=_named(

@@ -1,0 +1,236 @@
+"""What all ranks of a run do together: who is told what, and when nobody can go on.
+
+It sees no process and no clock: messages of ranks go in, messages to ranks come out. A rank that
+waits blocks nobody else: the device of another comes to what is waited for by itself. So the run
+stands still only if no host can do anything, which is certain when it is seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from racegate.interpose.ranks.group.meetings import GroupNode, Meetings, split_number
+from racegate.interpose.ranks.group.messages import (
+    DismissMessage,
+    DoneMessage,
+    Down,
+    DrainMessage,
+    EndMessage,
+    IssueMessage,
+    JoinMessage,
+    NeedMessage,
+    NotReadyAnswer,
+    PostMessage,
+    ResultMessage,
+    SplitAnswer,
+    SplitMessage,
+    StandMessage,
+    ThreadPlace,
+    Up,
+    WaiterKind,
+    WaitMessage,
+    WantMessage,
+    WhereQuery,
+)
+from racegate.interpose.ranks.group.orders import RankOrder
+
+QUERIES_MAX = 200  # answered "not ready" while nobody does anything else: a loop that never ends
+Wait = WaitMessage | SplitMessage
+Mail = list[tuple[int, Down]]
+
+
+@dataclass(slots=True)
+class RankState:
+    """How far a rank is. waits: of its threads, by number; others: of its threads those that may do
+    something; unanswered: how much it was told and has not done; ended: how, if it has; order: what
+    it says at its end; is_gone: its process is no more; standing: where its threads stood when
+    somebody asked
+    """
+
+    waits: dict[int, Wait] = field(default_factory=dict)
+    others: tuple[int, ...] = ()
+    unanswered: int = 0
+    queries: int = 0
+    ended: str | None = None
+    order: RankOrder | None = None
+    is_gone: bool = False
+    standing: dict[int, ThreadPlace] = field(default_factory=dict)
+
+    @property
+    def places(self) -> list[ThreadPlace]:
+        """Where its threads stand: those that wait, and the others when somebody asked."""
+        waits = [ThreadPlace(stack=wait.stack, is_in_group=True) for wait in self.waits.values()]
+        return [*waits, *self.standing.values()]
+
+    @property
+    def is_still(self) -> bool:
+        """Whether its host can do nothing by itself: it is done, or all of its threads wait."""
+        is_waiting = bool(self.waits) and not self.others
+        return not self.unanswered and (self.is_gone or self.order is not None or is_waiting)
+
+
+class Matching:
+    """All ranks of a run. mail: what is to be told to ranks, in order"""
+
+    def __init__(self, ranks: int) -> None:
+        self.states = [RankState() for _ in range(ranks)]
+        self.meetings = Meetings()
+        self.mail: Mail = []
+
+    def take(self, rank: int, told: Up) -> None:
+        """A rank has said something."""
+        state = self.states[rank]
+        match told:
+            case DoneMessage():
+                state.unanswered -= 1
+                return
+            case JoinMessage():
+                self.meetings.join(rank, told)
+            case IssueMessage():
+                self._issue(self.meetings.issue(rank, told))
+            case PostMessage():
+                self._post(self.meetings.nodes[rank, told.node], told.data)
+            case NeedMessage():
+                self._need(self.meetings.nodes[rank, told.node])
+            case WaitMessage():
+                node = self.meetings.nodes[rank, told.node]
+                if not node.is_answered:  # or its result is on the way, and wakes who waits
+                    self._wait(state, told)
+                    self._need(node)
+            case SplitMessage():
+                self._wait(state, told)
+                self._split(rank, told)
+            case EndMessage():
+                state.ended = told.how
+            case DrainMessage():
+                state.order = told.order
+            case StandMessage():
+                state.standing = told.threads
+                state.others = tuple(told.threads)
+
+    def end(self, rank: int, how: str) -> None:
+        """The process of a rank is gone. how: in words"""
+        state = self.states[rank]
+        state.ended = how if state.ended is None else state.ended
+        state.is_gone, state.unanswered = True, 0
+        state.waits.clear()
+
+    # ---- what follows from it
+
+    def _tell(self, rank: int, message: Down) -> None:
+        state = self.states[rank]
+        if not state.is_gone:
+            state.unanswered += 1
+            self.mail.append((rank, message))
+
+    def _wait(self, state: RankState, told: Wait) -> None:
+        state.waits[told.thread] = told
+        state.others = told.others
+
+    def _issue(self, node: GroupNode) -> None:
+        self._forget_queries()
+        for meeting in node.meetings:
+            if meeting.is_wanted:
+                self._want(node)
+
+    def _post(self, node: GroupNode, data: tuple[bytes, ...]) -> None:
+        node.post(data)
+        for meeting in node.meetings:
+            for part in meeting.parts.values():
+                self._answer(self.meetings.nodes[part.rank, part.node])
+
+    def _need(self, node: GroupNode) -> None:
+        node.need()
+        for meeting in node.meetings:
+            for part in meeting.parts.values():
+                self._want(self.meetings.nodes[part.rank, part.node])
+        self._answer(node)
+
+    def _want(self, node: GroupNode) -> None:
+        if not node.is_posted:
+            self._tell(node.rank, WantMessage(node=node.number))
+
+    def _answer(self, node: GroupNode) -> None:
+        if node.is_answered or not node.is_needed or not node.is_ready:
+            return
+        data, state = node.answer(), self.states[node.rank]
+        self._forget_queries()
+        for thread, wait in list(state.waits.items()):
+            if isinstance(wait, WaitMessage) and wait.node == node.number:
+                del state.waits[thread]
+        self._tell(node.rank, ResultMessage(node=node.number, data=data))
+
+    def _split(self, rank: int, told: SplitMessage) -> None:
+        said = self.meetings.split(rank, told)
+        for each, one in said.items():
+            alike = [other for other in said.values() if other.colour == one.colour]
+            alike.sort(key=lambda other: (other.key, other.rank))
+            is_in = one.colour >= 0
+            del self.states[each].waits[one.thread]
+            answer = SplitAnswer(
+                thread=one.thread,
+                comm=split_number(one) if is_in else 0,
+                rank=alike.index(one),
+                ranks=len(alike),
+            )
+            self._tell(each, answer)
+
+    def _forget_queries(self) -> None:
+        for state in self.states:
+            state.queries = 0
+
+    def ask_where(self) -> None:
+        """Nobody has said anything for long: where do those stand who may do something?"""
+        for rank, state in enumerate(self.states):
+            if not state.is_still:
+                self._tell(rank, WhereQuery())
+
+    # ---- when nobody can go on
+
+    @property
+    def is_still(self) -> bool:
+        """Whether no host can do anything, and all that ranks were told has been done."""
+        return not self.mail and all(state.is_still for state in self.states)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all ranks have ended."""
+        return all(state.ended is not None for state in self.states)
+
+    def go_on(self) -> bool:
+        """Of a run that stands still: whether somebody who asks can be told "not ready"."""
+        for rank, state in enumerate(self.states):
+            for thread, wait in list(state.waits.items()):
+                if _asks(wait) and state.queries < QUERIES_MAX:
+                    state.queries += 1
+                    del state.waits[thread]
+                    self._tell(rank, NotReadyAnswer(thread=thread))
+                    return True
+        return False
+
+    def release(self) -> bool:
+        """Of a run in which all scripts are over: whether devices wait for what never comes. They
+        are told so.
+        """
+        ends = [(rank, thread) for rank, state in enumerate(self.states) for thread in state.waits]
+        for rank, thread in ends:
+            del self.states[rank].waits[thread]
+            self._tell(rank, NotReadyAnswer(thread=thread))
+        return bool(ends)
+
+    def dismiss(self) -> None:
+        """All ranks have ended: their processes may end too."""
+        self.mail += [(rank, DismissMessage()) for rank in range(len(self.states))]
+
+    @property
+    def hosts(self) -> Iterator[tuple[int, Wait]]:
+        """The threads that wait, by rank; not what the device waits for behind the script's end."""
+        for rank, state in enumerate(self.states):
+            for wait in state.waits.values():
+                if not (isinstance(wait, WaitMessage) and wait.kind is WaiterKind.END):
+                    yield rank, wait
+
+
+def _asks(wait: Wait) -> bool:
+    return isinstance(wait, WaitMessage) and wait.kind is WaiterKind.QUERY

@@ -1,0 +1,116 @@
+"""Small programs of several ranks on the virtual device, each with what is found in it."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+import pytest
+from rank_programs.registry import THEMES, Expected, load
+
+from cuda_torch import needs_cuda_torch
+from racegate.history.schedule import parse_holds
+from racegate.interpose.outcome import Ending
+from racegate.targets.program.judge import ProgramVerdict, judge_on, under
+from racegate.targets.program.launch import DeviceServer, Program
+
+HERE = Path(__file__).parent
+PROGRAMS = load()
+pytestmark = needs_cuda_torch
+
+
+def found_by(device: DeviceServer, name: str) -> ProgramVerdict:
+    one = PROGRAMS[name]
+    program = Program((str(HERE / "rank_one.py"), one.theme, name), timeout_s=120, ranks=one.ranks)
+    return judge_on(device, program, explores=False, runs_max=1, is_quiet=True)
+
+
+def expected_of(found: ProgramVerdict) -> Expected:
+    """What was found, as a program states it."""
+    kinds = {one.kind.value for one in found.disagreements}
+    if found.races:
+        kinds.add("conflict")
+    if kinds:
+        return Expected("+".join(sorted(kinds)))
+    assert found.shown.ending in (Ending.FINISHED, Ending.FAILED), found.shown.message
+    return Expected.SILENT if found.is_finished else Expected.FAILS
+
+
+def run_text(device: DeviceServer, text: str, folder: Path, *, holds: str = "") -> ProgramVerdict:
+    script = folder / "script.py"
+    script.write_text(textwrap.dedent(text))
+    program = Program((str(script),), timeout_s=120, ranks=2)
+    if holds:
+        return under(device, program, parse_holds([holds]))
+    return judge_on(device, program, explores=False, runs_max=1, is_quiet=True)
+
+
+HANGS = """
+    import os, threading
+    import torch.distributed as dist
+
+    dist.init_process_group("nccl")
+    if os.environ["RANK"] == "1":
+        lock = threading.Lock()
+        lock.acquire()
+        lock.acquire()
+"""
+
+
+def test_what_hangs_for_another_reason_is_no_finding(device: DeviceServer, tmp_path: Path) -> None:
+    found = run_text(device, HANGS, tmp_path)
+    assert found.exit_code == 3
+    assert "rank 1 stood at script.py:9" in found.shown.message
+
+
+SECOND = """
+    import os
+    import torch
+
+    for gpu in range(2):
+        torch.ones(4, device=f"cuda:{gpu}")
+"""
+
+
+def test_a_second_gpu_in_one_rank_is_refused(device: DeviceServer, tmp_path: Path) -> None:
+    found = run_text(device, SECOND, tmp_path)
+    assert found.exit_code == 3
+    assert "a second GPU in one process" in found.shown.message
+
+
+HELD = """
+    import os
+    import racegate, torch
+    import torch.distributed as dist
+
+    rank = int(os.environ["RANK"])
+    torch.cuda.set_device(rank)
+    dist.init_process_group("nccl")
+    x = torch.full((4,), float(rank + 1), device="cuda")
+    y = torch.zeros(4, device="cuda")
+    torch.cuda.synchronize()
+    side = torch.cuda.Stream()
+    with torch.cuda.stream(side):
+        y.copy_(x)
+    dist.all_reduce(y)
+    racegate.observe("y", y)
+    dist.destroy_process_group()
+"""
+
+
+def test_a_hold_names_its_rank(device: DeviceServer, tmp_path: Path) -> None:
+    """The copy of rank 1 comes too late for the sum; that of rank 0 does not."""
+    hold = "copy_@script.py:<module>#1 of rank 1 until forced"
+    found = run_text(device, HELD, tmp_path, holds=hold)
+    assert found.shown.realised == {hold: 1}
+    assert [one.preview for one in found.base.observations] == ["[3.0, 3.0, 3.0, 3.0]"] * 2
+    assert [one.name for one in found.base.observations] == ["y of rank 0", "y of rank 1"]
+    assert found.shown.observations != found.base.observations
+
+
+@pytest.mark.parametrize("theme", THEMES)
+def test_every_program_is_found_to_be_what_it_is(device: DeviceServer, theme: str) -> None:
+    programs = [one for one in PROGRAMS.values() if one.theme == theme]
+    assert {one.name: expected_of(found_by(device, one.name)) for one in programs} == {
+        one.name: one.expected for one in programs
+    }
