@@ -7,8 +7,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from enum import StrEnum
+from pathlib import Path
+
+import msgspec
 
 from bare_session import engine_session_under
+from racegate.history.recorded.log import RecordedRun
 from racegate.interpose.device.session import Session
 from racegate.interpose.device.spans import Place
 from racegate.interpose.outcome import Ending, Observation, Plan
@@ -49,6 +53,7 @@ class SmallEngine:
         """As a real engine answers a task."""
         engine = engine_session_under(plan)
         session = engine.session
+        steps = session.recorder.keep_log()
         session.memory_added(HOST, 64, Place.PINNED, is_whole_pages=False)
         session.memory_added(DEVICE, 64, Place.DEVICE)
         engine.listener.name_buffers(
@@ -58,6 +63,10 @@ class SmallEngine:
         self.on_session(engine)
         used = self._step(session)
         session.queue.force_all()
+        if plan.log:
+            recorder = session.recorder
+            log = RecordedRun(tuple(recorder.lanes.names), tuple(steps.steps))
+            Path(plan.log).write_bytes(msgspec.json.encode(log))
         wrong = (
             () if used == self.true else (Wrong(step=1, what="count", used=used, true=self.true),)
         )

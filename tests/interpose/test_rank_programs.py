@@ -9,6 +9,7 @@ import pytest
 from rank_programs.registry import THEMES, Expected, load
 
 from cuda_torch import needs_cuda_torch
+from racegate.history.finding import Verdict
 from racegate.history.schedule import parse_holds
 from racegate.interpose.outcome import Ending
 from racegate.targets.program.judge import ProgramVerdict, judge_on, under
@@ -36,13 +37,16 @@ def expected_of(found: ProgramVerdict) -> Expected:
     return Expected.SILENT if found.is_finished else Expected.FAILS
 
 
-def run_text(device: DeviceServer, text: str, folder: Path, *, holds: str = "") -> ProgramVerdict:
+def run_text(
+    device: DeviceServer, text: str, folder: Path, *, holds: str = "", explores: bool = False
+) -> ProgramVerdict:
+    """Judges a script of two ranks, or runs it under a hold."""
     script = folder / "script.py"
     script.write_text(textwrap.dedent(text))
     program = Program((str(script),), timeout_s=120, ranks=2)
     if holds:
         return under(device, program, parse_holds([holds]))
-    return judge_on(device, program, explores=False, runs_max=1, is_quiet=True)
+    return judge_on(device, program, explores=explores, runs_max=16, is_quiet=True)
 
 
 HANGS = """
@@ -106,6 +110,38 @@ def test_a_hold_names_its_rank(device: DeviceServer, tmp_path: Path) -> None:
     assert [one.preview for one in found.base.observations] == ["[3.0, 3.0, 3.0, 3.0]"] * 2
     assert [one.name for one in found.base.observations] == ["y of rank 0", "y of rank 1"]
     assert found.shown.observations != found.base.observations
+
+
+UNWAITED = """
+    import os
+    import racegate, torch
+    import torch.distributed as dist
+
+    rank = int(os.environ["RANK"])
+    torch.cuda.set_device(rank)
+    dist.init_process_group("nccl")
+    x = torch.full((4,), float(rank + 1), device="cuda")
+    torch.cuda.synchronize()
+    work = dist.all_reduce(x, async_op=True)
+    y = x + 1
+    work.wait()
+    racegate.observe("y", y)
+    dist.destroy_process_group()
+"""
+
+
+def test_a_collective_that_lands_early_is_a_landing_too(
+    device: DeviceServer, tmp_path: Path
+) -> None:
+    """By itself it lands late, so a search has to try the other way."""
+    found = run_text(device, UNWAITED, tmp_path, explores=True)
+    assert found.verdict is Verdict.DIVERGENT
+    (judged,) = found.judged
+    assert judged.landing is not None
+    (hold,) = judged.landing.holds
+    assert hold.text() == (
+        "all_reduce@script.py:<module>#1 of rank 0 until add@script.py:<module>#1 of rank 0"
+    )
 
 
 @pytest.mark.parametrize("theme", THEMES)

@@ -27,7 +27,8 @@ from racegate.report.objects import HistoryObject
 from racegate.scenario.expect import Expect
 from racegate.scenario.spec import Request, Scenario
 from racegate.targets.common.cell import EngineCell
-from racegate.targets.common.environment import EnginePackage, Environment, Say, cache_folder
+from racegate.targets.common.environment import EnginePackage, Environment, cache_folder
+from racegate.targets.common.setup.progress import Say
 from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.wire import ModelRunner, StateMode
 from small_engine import Wait
@@ -202,7 +203,13 @@ class SmallKind:
     """An engine of one way to run it."""
 
     packaging = SmallPackage(
-        title="Small", name="small", packages=(), module="", left_out=frozenset(), families=()
+        tried=("0.1", "9.9"),
+        title="Small",
+        name="small",
+        packages=(),
+        module="",
+        left_out=frozenset(),
+        families=(),
     )
 
     def cells(self, release: str) -> Sequence[CellReport]:

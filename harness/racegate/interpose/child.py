@@ -19,7 +19,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import msgspec
 import torch
@@ -39,7 +39,8 @@ from racegate.interpose.errors import INTERRUPTED, ExitCode
 from racegate.interpose.forkserver import JobServer
 from racegate.interpose.gpu.forward import ForwardLibrary
 from racegate.interpose.gpu.install import GpuDevice
-from racegate.interpose.gpus import GPUS, VIRTUAL_GPU, GpuFacts
+from racegate.interpose.gpus import GPUS, VIRTUAL_GPU, GpuFacts, facts_seen
+from racegate.interpose.kernels.interpreted.programs import LaunchConflicts, ProgramRace
 from racegate.interpose.kernels.memo import Memo
 from racegate.interpose.other_sources import PlaceWatch, read_instead
 from racegate.interpose.outcome import DEVICE, CompileMode, DeviceKind, Ending, Job, Outcome, Plan
@@ -70,6 +71,7 @@ from racegate.interpose.ranks.holds import holds_of
 from racegate.interpose.ranks.leading import RankSettings, lead, prepare_ranks
 from racegate.interpose.ranks.queue import RankQueue
 from racegate.interpose.ranks.rank import Rank
+from racegate.interpose.run_log import RunTracer, tracer_of
 from racegate.order.findings import NamedConflict, races_of
 from racegate.order.recorder import Conflict
 
@@ -101,15 +103,18 @@ class Child:
         else:
             library = Library(path)
             self.session = self._session_on(library, listener)
-            self.installed = install(library, self.session, self.refuse, memo)
+            on_race = self._name_programs
+            self.installed = install(library, self.session, self.refuse, memo, on_race)
         self._kind = kind
         self._name_buffer = name_buffer
         self._result = Path()
         self._kept_open: int | None = None
         self._pid = 0
         self._gpu: GpuFacts | None = None
+        self._log: RunTracer | None = None
         self._path = ""
         self._named: dict[int, NamedConflict] = {}
+        self._in_launches = LaunchConflicts()
         self._rank: Rank | None = None
         self._places = PlaceWatch(self.session)
         self.run = ProgramRun(self.findings, self.installed.read)
@@ -168,6 +173,7 @@ class Child:
         self._pid = os.getpid()
         queue = self._make_queue(plan)
         self.session.begin(queue, polls_max=plan.polls, is_recording=plan.is_recording)
+        self._log = tracer_of(self.session, plan.log)
         set_run(self.run)
 
     def _make_queue(self, plan: Plan) -> WorkQueue:
@@ -196,7 +202,10 @@ class Child:
         """All conflicts so far, in the order in which they were found."""
         self.session.drain()
         session, found = self.session, list(self._named.values())
-        return races_of(found, session.recorder.lanes, parts=session.parts, within=session.within)
+        within, made = session.within, session.origins.made
+        lanes = session.recorder.lanes
+        races = races_of(found, lanes, parts=session.parts, within=within, made=made)
+        return [*races, *self._in_launches.races()]
 
     def finish(self, ending: Ending, exit_code: int, message: str = "") -> None:
         """Writes the result; nothing after this is judged. A process that the program forked and
@@ -211,6 +220,8 @@ class Child:
             session.drain()
             session.touches.end()
         findings = tuple(self.findings())
+        if self._log is not None:
+            self._log.write()
         session.queue.force_all()
         self.installed.finish()
         session.end()
@@ -284,20 +295,13 @@ class Child:
         freed = session.allocation_sites.earlier(conflict.low, conflict.first.index)
         if reused_at is not None and freed and self._name_buffer is None:
             name = f"memory asked for at {place_name(freed)}, and freed"
-        self._named[id(conflict)] = NamedConflict(conflict, name, reused_at)
+        allocated = freed if reused_at is not None else session.origins.allocated(conflict.low)
+        self._named[id(conflict)] = NamedConflict(conflict, name, reused_at, allocated)
 
-
-def facts_seen(properties: Any) -> GpuFacts:
-    """properties: as `torch.cuda.get_device_properties` returns them, of any device"""
-    return GpuFacts(
-        name=properties.name,
-        memory_bytes=properties.total_memory,
-        compute_capability=(properties.major, properties.minor),
-        sm_count=properties.multi_processor_count,
-        sm_threads=properties.max_threads_per_multi_processor,
-        sm_shared_bytes=getattr(properties, "shared_memory_per_multiprocessor", 0),
-        l2_bytes=getattr(properties, "L2_cache_size", 0),
-    )
+    def _name_programs(self, kernel: str, race: ProgramRace) -> None:
+        """Two programs of a launch race."""
+        name = self._buffer(race.low, race.high)
+        self._in_launches.add(kernel, race, stack=self.session.stack(), buffer=name)
 
 
 def run_program(child: Child, argv: list[str], path: str = "") -> int:

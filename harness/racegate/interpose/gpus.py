@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import msgspec
 
 
@@ -72,3 +74,27 @@ GPUS = {
     "rtx5090-32g": _gpu("NVIDIA GeForce RTX 5090", 32, (12, 0), 170, 1536, 100, 96),
     "t4-16g": _gpu("Tesla T4", 16, (7, 5), 40, 1024, 64, 4),
 }
+
+
+class _Properties(Protocol):
+    """What torch says of any device."""
+
+    name: str
+    total_memory: int
+    major: int
+    minor: int
+    multi_processor_count: int
+    max_threads_per_multi_processor: int
+
+
+def facts_seen(properties: _Properties) -> GpuFacts:
+    """properties: as `torch.cuda.get_device_properties` returns them, of any device"""
+    return GpuFacts(
+        name=properties.name,
+        memory_bytes=properties.total_memory,
+        compute_capability=(properties.major, properties.minor),
+        sm_count=properties.multi_processor_count,
+        sm_threads=properties.max_threads_per_multi_processor,
+        sm_shared_bytes=getattr(properties, "shared_memory_per_multiprocessor", 0),
+        l2_bytes=getattr(properties, "L2_cache_size", 0),
+    )

@@ -60,6 +60,8 @@ Sources = tuple[tuple[str, str], ...]
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """How a run is made. polls: how many queries are first answered "not ready".
 
+    log: a file for all that is recorded, as JSON (`RecordedRun`); empty for none
+
     debugger: the socket of one that stops where a held operation lands, empty for none
 
     Of a real GPU: settles: what is not held runs at once, as on the virtual device (a run with
@@ -69,6 +71,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     holds: Holds = ()
     polls: int = 0
     is_recording: bool = True
+    log: str = ""
     settles: bool = False
     hold_limit_s: float = 10.0
     debugger: str = ""

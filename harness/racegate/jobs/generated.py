@@ -11,8 +11,8 @@ from collections.abc import Callable
 import msgspec
 
 from racegate.check.checker import Checker
-from racegate.check.repro.minimise import as_found, minimise, witness_of
-from racegate.check.repro.search import search
+from racegate.check.repro.minimise import FailureSight, as_found, minimise, witness_of
+from racegate.check.repro.search import BUDGET, search, seen_by_user
 from racegate.check.selfcheck import SelfCheck, TwiceRun, is_run_twice, plant_canaries, together
 from racegate.check.sharing import SharedRuns
 from racegate.explore.features.table import features_in
@@ -20,11 +20,11 @@ from racegate.explore.generate import generate, generate_holds, seeded
 from racegate.faults.catalogue import find_fault
 from racegate.faults.fault import Fault
 from racegate.history.breakage import Breakage
-from racegate.history.finding import Benign, counted_finding, signature_of
+from racegate.history.finding import Benign, Verdict, counted_finding, is_seen, signature_of
 from racegate.history.outcome import RunResult
 from racegate.history.run import Run
 from racegate.history.schedule import EAGER, Schedule, parse_schedule
-from racegate.history.witness import SealedWitness
+from racegate.history.witness import SealedWitness, Witness
 from racegate.jobs.pools.pool import SayAlive
 from racegate.jobs.stores.witnesses import found_at, own_witness
 from racegate.scenario.spec import OwnScenario
@@ -54,6 +54,10 @@ class CampaignSpec(msgspec.Struct, frozen=True, kw_only=True):
 class GeneratedFinding(msgspec.Struct, frozen=True, kw_only=True):
     """One signature. index: of the scenario, the lowest that showed it; runs: made to minimise it,
     0 if it has not been
+
+    is_seen: a user sees it in the minimal run; None where nobody looked: not minimised, no wrong
+        value, or of another target
+    looked: schedules that were run for a run in which a user sees it
     """
 
     signature: str
@@ -61,6 +65,8 @@ class GeneratedFinding(msgspec.Struct, frozen=True, kw_only=True):
     witness: SealedWitness
     runs: int
     is_minimal: bool
+    is_seen: bool | None = None
+    looked: int = 0
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -243,12 +249,16 @@ def _with_drawn_holds(
 def minimised(
     found: GeneratedFinding, fault: Fault | None, *, on_run: Callable[[int], None]
 ) -> GeneratedFinding:
-    """What was found, as small as it gets. on_run: is told how many runs were made
+    """What was found, as small as it gets, and so that a user sees it if there is such a run.
+
+    on_run: is told how many runs were made
 
     Raises ValueError if its witness shows nothing.
     """
     raw = own_witness(found.witness)
-    small = minimise(raw.scenario, parse_schedule(list(raw.holds)), fault, on_run=on_run)
+    schedule, looked = _gone_on(raw, fault, seed=raw.seed + found.index)
+    small = minimise(raw.scenario, schedule, fault, on_run=on_run, sight=FailureSight.SEEN)
+    is_wrong = small.result.verdict is Verdict.DIVERGENT
     title = _title(small.signature, found.index, raw.seed)
     return GeneratedFinding(
         signature=small.signature,
@@ -258,7 +268,24 @@ def minimised(
         ),
         runs=small.runs,
         is_minimal=small.is_minimal,
+        is_seen=is_seen(small.result.findings) if is_wrong else None,
+        looked=looked,
     )
+
+
+def _gone_on(raw: Witness, fault: Fault | None, *, seed: int) -> tuple[Schedule, int]:
+    """A schedule of the same scenario in which a user sees what is wrong, else that of the witness;
+    and how many were run to find it.
+    """
+    schedule, checker = parse_schedule(list(raw.holds)), Checker(raw.scenario)
+    result = checker.run_judged(schedule=schedule, fault=fault).result
+    if result.verdict is not Verdict.DIVERGENT or is_seen(result.findings):
+        return schedule, 0
+    sight = seen_by_user(checker, fault, signature=raw.signature, budget=BUDGET, seed=seed)
+    further = sight.result
+    if further is None or signature_of(further.findings) != raw.signature:
+        return schedule, sight.schedules
+    return parse_schedule(list(further.schedule)), sight.schedules
 
 
 def _title(signature: str, index: int, seed: int) -> str:

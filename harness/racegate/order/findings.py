@@ -18,16 +18,18 @@ from racegate.order.remedies import LateWait
 PARTS_MAX = 6  # of a graph, named for the search
 Parts = Mapping[str, Sequence[str]]
 Within = Callable[[Stack], Stack]
+Made = Callable[[int], Stack]
 
 
 class NamedConflict(NamedTuple):
     """A conflict, and what holds its bytes. reused_at: where the memory was handed out again
-    between the two accesses, if it was
+    between the two accesses, if it was; allocated: where it was asked for, if that is known
     """
 
     conflict: Conflict
     buffer: str
     reused_at: Stack | None = None
+    allocated: Stack = ()
 
 
 def races_of(
@@ -36,18 +38,23 @@ def races_of(
     *,
     parts: Parts | None = None,
     within: Within | None = None,
+    made: Made | None = None,
 ) -> list[Race]:
     """The conflicts of a run in words, each with the edge that orders all of its cause. parts,
-    within: as of `race_of`
+    within: as of `race_of`; made: where the stream of a lane was made
     """
     races = [
-        race_of(
-            one.conflict,
-            lanes,
-            buffer=one.buffer,
-            parts=parts,
-            reused_at=one.reused_at,
-            within=within,
+        _with_origins(
+            race_of(
+                one.conflict,
+                lanes,
+                buffer=one.buffer,
+                parts=parts,
+                reused_at=one.reused_at,
+                within=within,
+            ),
+            one,
+            made or _nowhere,
         )
         for one in found
     ]
@@ -57,6 +64,21 @@ def races_of(
             for at in group:
                 races[at] = msgspec.structs.replace(races[at], cause=cause)
     return races
+
+
+def _with_origins(race: Race, named: NamedConflict, made: Made) -> Race:
+    """With where its memory and its streams come from."""
+    conflict = named.conflict
+    return msgspec.structs.replace(
+        race,
+        allocated=named.allocated,
+        first=msgspec.structs.replace(race.first, made=made(conflict.first.lane)),
+        second=msgspec.structs.replace(race.second, made=made(conflict.second.lane)),
+    )
+
+
+def _nowhere(lane: int) -> Stack:
+    return ()
 
 
 def _gap(one: NamedConflict, lanes: Lanes) -> UnorderedInterval:

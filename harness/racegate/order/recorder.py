@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from racegate.history.finding import Frame
 from racegate.history.finding import Stack as Stack
+from racegate.history.recorded.log import StepRecorder
 from racegate.history.schedule import AccessPlace
 from racegate.order.clocks import Clock, join
 from racegate.order.compiled import compiled_order
@@ -111,6 +112,7 @@ class Recorder:
     on_conflict: told of each new pair of places when it is found, while its variables live
     is_watched: whether the last access touched memory that is watched
     positions: where the accesses of all conflicts stand, by their labels
+    log: takes all of it down, if somebody wants that
     """
 
     def __init__(
@@ -127,6 +129,7 @@ class Recorder:
         self.is_watched = self._order.is_watched
         self.label = PlaceLabels().label if label is None else label
         self.on_conflict = on_conflict
+        self.log: StepRecorder | None = None
         self._on_pair: OnPair = _forget_pair
         self._versions: dict[int, Version] = {}
         self._legacy = -1
@@ -159,6 +162,11 @@ class Recorder:
         """What `issue` or `host` recorded last."""
         return Access(*self._order.latest())
 
+    def keep_log(self) -> StepRecorder:
+        """From now on all of it is taken down."""
+        self.log = StepRecorder()
+        return self.log
+
     def add_stream(self, name: str, *, is_legacy: bool = False, is_blocking: bool = False) -> int:
         """A lane for a stream. A blocking one and the legacy default stream wait for each other."""
         lane = self.lanes.add(name, is_host=False, is_legacy=is_legacy, is_blocking=is_blocking)
@@ -177,6 +185,8 @@ class Recorder:
         """
         lane = self.lanes.of(thread, stream)
         raced = self._order.issue(thread, lane, label, stack, reads, writes)
+        if self.log is not None:
+            self.log.operation(thread, self.lanes.stream_of(stream), label, stack, reads, writes)
         if raced is not None:
             self._report(*raced)
         return lane
@@ -184,6 +194,8 @@ class Recorder:
     def host(self, thread: int, label: str, stack: Stack, reads: Ranges, writes: Ranges) -> None:
         """A thread touches memory that the device can reach."""
         raced = self._order.host(thread, label, stack, reads, writes)
+        if self.log is not None:
+            self.log.access(thread, label, stack, reads, writes)
         if raced is not None:
             self._report(*raced)
 
@@ -193,6 +205,8 @@ class Recorder:
         if stream == self._legacy and self._has_blocking:  # which wait for the record, as for work
             self._order.make_wait(thread, self.lanes.of(thread, stream), clock)
         version = self._versions[event] = Version(stream, clock, stack)
+        if self.log is not None:
+            self.log.record(thread, self.lanes.stream_of(stream), event, stack)
         return version
 
     def forget(self, event: int) -> None:
@@ -211,6 +225,8 @@ class Recorder:
         if version is None:
             return None
         self._join(thread, version, stack, by)
+        if self.log is not None:
+            self.log.wait_event(thread, thread, event, stack)
         return version.clock
 
     def make_wait(self, thread: int, stream: int, event: int, stack: Stack) -> None:
@@ -221,6 +237,8 @@ class Recorder:
             self._price(lane, version.clock, stack)
             self._order.make_wait(thread, lane, version.clock)
             self._joined(lane, version, stack, "")
+            if self.log is not None:
+                self.log.wait_event(thread, self.lanes.stream_of(lane), event, stack)
 
     def wait_stream(self, thread: int, stream: int, stack: Stack, *, by: str = "") -> Clock:
         """A thread waits for all that it put on a stream, or knows to be there. by: what waits, in
@@ -229,6 +247,8 @@ class Recorder:
         clock = self.given(thread, stream)
         by = by or f"the wait for {self.lanes.names[stream]}"
         self._join(thread, Version(stream, clock, stack), stack, by)
+        if self.log is not None:
+            self.log.wait_stream(thread, self.lanes.stream_of(stream), stack, by)
         return clock
 
     def given(self, thread: int, stream: int) -> Clock:
@@ -260,10 +280,15 @@ class Recorder:
     def hand_on(self, thread: int) -> Clock:
         """A thread releases a lock, puts into a queue, starts or ends a thread."""
         self._order.count_event()
-        return self.lanes.release(thread)
+        clock = self.lanes.release(thread)
+        if self.log is not None:
+            self.log.hand_on(thread, clock)
+        return clock
 
     def take(self, thread: int, clock: Clock) -> None:
         """A thread learns what another handed on."""
+        if self.log is not None:
+            self.log.take(thread, self.lanes.clock(thread), clock)
         self.lanes.learn(thread, clock)
 
     def _report(self, present: RawAccess, races: Sequence[RawRace]) -> None:

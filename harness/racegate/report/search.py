@@ -16,6 +16,7 @@ from racegate.explore.features.summary import CoverageSummary, summarise
 from racegate.history.replayed import Replay, ReplayOutcome, ReplaySummary
 from racegate.jobs.campaign import Campaign
 from racegate.jobs.findability import Findability
+from racegate.jobs.generated import GeneratedFinding
 from racegate.jobs.stores.records import CampaignState
 from racegate.jobs.stores.witnesses import requests_in
 from racegate.jobs.triage.bisect import Shows
@@ -34,6 +35,7 @@ from racegate.report.text import (
     print_selfcheck,
 )
 from racegate.scenario.untrusted.console import line, lines
+from racegate.scenario.untrusted.text import many
 
 HOLDS_SHOWN_MAX = 24
 LOSSES_SHOWN_MAX = 8
@@ -191,7 +193,7 @@ def print_campaign(console: Console, campaign: Campaign, state: CampaignState) -
     if not campaign.new:
         console.print("no new finding")
         return
-    found = Table("new signature", "scenario", "holds", "requests", "shrink runs")
+    found = Table("new signature", "scenario", "holds", "requests", "shrink runs", "a user sees it")
     for item in sorted(campaign.new.values(), key=lambda item: item.index):
         found.add_row(
             item.signature,
@@ -199,8 +201,16 @@ def print_campaign(console: Console, campaign: Campaign, state: CampaignState) -
             lines(item.witness.holds or ["none"]),
             str(requests_in(item.witness)),
             str(item.runs),
+            _sight_of(item),
         )
     console.print(found)
+
+
+def _sight_of(found: GeneratedFinding) -> str:
+    """Whether a token is wrong in the minimal run, or how far it was looked for such a run."""
+    if found.is_seen is None:
+        return ""
+    return "yes" if found.is_seen else f"no ({many(found.looked, 'schedule')} tried)"
 
 
 def print_pairs(console: Console, summary: CoverageSummary) -> None:
@@ -216,11 +226,14 @@ def print_pairs(console: Console, summary: CoverageSummary) -> None:
 def print_findings(console: Console, found: FindingsObject) -> None:
     """A line for each, the rarest last."""
     console.print(line(f"{found.store}: {found.campaigns} campaigns, {found.scenarios} scenarios"))
-    table = Table("signature", "first seen in", "hits", "rate (99 %)", "clean run to say fixed")
+    table = Table(
+        "signature", "status", "first seen in", "hits", "rate (99 %)", "clean run to say fixed"
+    )
     for one in found.findings:
         met = one.findability
         table.add_row(
             one.signature,
+            "not counted" if one.status is None else str(one.status),
             f"scenario {one.scenario} of seed {one.seed}",
             "not counted" if met is None else f"{met.hits} of {met.scenarios}",
             "" if met is None else rate_of(met),

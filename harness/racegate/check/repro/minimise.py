@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from enum import StrEnum
 from itertools import combinations
 
 import msgspec
@@ -41,6 +42,13 @@ class Minimised(msgspec.Struct, frozen=True, kw_only=True):
     digest: str
     runs: int
     is_minimal: bool
+
+
+class FailureSight(StrEnum):
+    """Who has to see a failure in the smallest case: anybody who looks, or a user in the tokens."""
+
+    ANY = "any"
+    SEEN = "seen"
 
 
 class _Trials:
@@ -122,8 +130,11 @@ def minimise(
     *,
     runs_max: int = RUNS_MAX,
     on_run: Callable[[int], None] = lambda made: None,
+    sight: FailureSight = FailureSight.ANY,
 ) -> Minimised:
-    """The smallest case that fails as this one does. on_run: is told how many runs were made.
+    """The smallest case that fails as this one does. on_run: is told how many runs were made
+
+    sight: what the smallest case has to show beside the failure, if this one does
 
     Raises ValueError if it does not fail.
     """
@@ -131,6 +142,7 @@ def minimise(
     signature = trials.signature = signature_of(trials.look(case).result.findings)
     if signature is None:
         raise ValueError(f"{scenario.name}: nothing is wrong under {list(schedule.texts())}")
+    trials.is_seen = sight is FailureSight.SEEN and is_seen(trials.look(case).result.findings)
     case = _with_few_holds(trials, case)
     case = _with_symbols(trials, case)
     shrunk = shrink(case, trials.fails, runs_max=max(1, runs_max - trials.runs))

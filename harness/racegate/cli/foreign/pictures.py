@@ -7,12 +7,22 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import msgspec
+
 from racegate.cli.options import write_text
 from racegate.cli.pictures import write_cause
 from racegate.history.finding import Benign, Finding, one_per_cause
 from racegate.history.outcome import RunResult, SharedFinding
 from racegate.history.witness import SealedWitness
+from racegate.interpose.outcome import Plan
+from racegate.jobs.foreign.recorded import recorded_run
 from racegate.report.causes import told_findings
+from racegate.report.timeline.recorded import recorded_trace
+from racegate.targets.common.landings import Ran
+from racegate.targets.program.judge import ProgramVerdict
+from racegate.targets.program.launch import Program
+from racegate.targets.program.result import ProgramResult
+from racegate.targets.program.workflow.witness import witnesses_of
 
 WitnessOf = Callable[[RunResult, Finding], SealedWitness | None]
 PageOf = Callable[[Sequence[Finding], RunResult], str]
@@ -26,6 +36,14 @@ def write_results_page(html: Path | None, results: Sequence[RunResult]) -> None:
     from racegate.report.finding.race import results_page
 
     write_text(html, results_page(results))
+
+
+def write_run_trace(path: Path | None, run: Callable[[Plan], Ran], title: str) -> None:
+    """If it was asked for: one more run, in which nothing is held, with all that is recorded."""
+    if path is None:
+        return
+    outcome, log = recorded_run(run)
+    write_text(path, recorded_trace(log, outcome.findings, title).decode())
 
 
 def cause_page(findings: Sequence[Finding], result: RunResult) -> str:
@@ -67,3 +85,19 @@ def _cause_of(shared: SharedFinding) -> tuple[RunResult, list[Finding]]:
     run, finding = shared.seen[0]
     found = next(one for one in one_per_cause(shown_findings(run)) if finding in one)
     return run, [finding, *(one for one in found if one is not finding)]
+
+
+def write_program_causes(
+    out: Path | None, result: ProgramResult, verdicts: ProgramVerdict, program: Program
+) -> Written:
+    """The same of a program: no witness keeps ranks, and what is let stand is no cause."""
+    kept = () if program.ranks else witnesses_of(verdicts, program)
+    found = {one.signature: one for one in kept}
+    let_stand = {one.signature for one in verdicts.suppressed}
+    standing = tuple(one for one in result.findings if one.signature not in let_stand)
+    told = msgspec.structs.replace(result, findings=standing)
+
+    def witness_of(run: RunResult, finding: Finding) -> SealedWitness | None:
+        return found.get(finding.signature)
+
+    return write_causes(out, [told], witness_of, benign=verdicts.benign)

@@ -20,7 +20,12 @@ from racegate.cli.ci import (
     with_ci,
     write_checked,
 )
-from racegate.cli.foreign.pictures import WitnessOf, write_causes, write_results_page
+from racegate.cli.foreign.pictures import (
+    WitnessOf,
+    write_causes,
+    write_results_page,
+    write_run_trace,
+)
 from racegate.cli.foreign.searching import minimised_file, search_target
 from racegate.cli.foreign.selection import ExceptOption, without
 from racegate.cli.options import (
@@ -39,7 +44,7 @@ from racegate.cli.options import (
     stdout_console,
     tell,
 )
-from racegate.cli.pictures import HtmlOption, OutOption
+from racegate.cli.pictures import HtmlOption, OutOption, TraceOutOption
 from racegate.cli.replay import replay
 from racegate.cli.sets import CampaignOptions, campaign_options, with_set
 from racegate.history.finding import Finding, exit_code
@@ -192,6 +197,7 @@ def run(
     witness: WitnessesOption = None,
     log: LogOption = None,
     html: HtmlOption = None,
+    trace_out: TraceOutOption = None,
     json: JsonOption = None,
 ) -> None:
     """Run one scenario, eagerly and with the landings of what races, or with holds; judge it."""
@@ -205,6 +211,8 @@ def run(
             judged = judge_under(
                 opened.runs, loaded, opened.cell, parse_holds(hold), sensitivity=pulses
             )
+        title = f"{loaded.name} on {opened.cell.title}"
+        write_run_trace(trace_out, partial(opened.runs.run, loaded), title)
     _write(witness, judged, loaded)
     place = str(scenario)
     result = result_of(judged, place)

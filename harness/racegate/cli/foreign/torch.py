@@ -17,7 +17,12 @@ import msgspec
 import typer
 
 from racegate.cli.ci import CiOptions, NoStoreOption, ratchet_of, with_ci, write_checked
-from racegate.cli.foreign.pictures import Written, write_causes, write_results_page
+from racegate.cli.foreign.pictures import (
+    Written,
+    write_program_causes,
+    write_results_page,
+    write_run_trace,
+)
 from racegate.cli.foreign.searching import minimised_file, search_target
 from racegate.cli.foreign.versions import (
     AgainstOptions,
@@ -37,16 +42,13 @@ from racegate.cli.options import (
     stderr_console,
     tell,
 )
-from racegate.cli.pictures import HtmlOption, OutOption
+from racegate.cli.pictures import HtmlOption, OutOption, TraceOutOption
 from racegate.cli.replay import replay
 from racegate.cli.sets import CampaignOptions, campaign_options, with_set
 from racegate.history.exit_code import ExitCode
-from racegate.history.finding import Finding
 from racegate.history.gates.results import gated
-from racegate.history.outcome import RunResult
 from racegate.history.replayed import ReplaySummary
 from racegate.history.schedule import parse_holds
-from racegate.history.witness import SealedWitness
 from racegate.interpose.errors import BadInput
 from racegate.interpose.gpus import GPUS
 from racegate.interpose.outcome import CompileMode, DeviceKind
@@ -60,7 +62,13 @@ from racegate.report.targets.results import Reasons, compared_line, print_compar
 from racegate.scenario.untrusted.text import printable_lines
 from racegate.targets.common.server import PrintPlace
 from racegate.targets.program.doctor import toolkit_facts
-from racegate.targets.program.judge import ProgramVerdict, judge_on, suppressing, under
+from racegate.targets.program.judge import (
+    ProgramTarget,
+    ProgramVerdict,
+    judge_on,
+    suppressing,
+    under,
+)
 from racegate.targets.program.launch import DeviceServer, Program, open_device
 from racegate.targets.program.launch import checked_program as found_program
 from racegate.targets.program.result import ProgramResult, result_of_program
@@ -152,6 +160,16 @@ ErrorCodeOption = Annotated[
 ]
 
 
+WitnessFileOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        callback=place_to_write,
+        help="Explore, and write what replays each DIVERGENT finding.",
+    ),
+]
+
+
 @app.command(context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True})
 @with_ci
 @with_set("against", against_options)
@@ -164,14 +182,7 @@ def run(
         typer.Option("--explore", help="Search for a landing that changes what is observed."),
     ] = None,
     runs: Annotated[int, typer.Option(min=1, help="Runs that the search may make.")] = 64,
-    witness: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            callback=place_to_write,
-            help="Explore, and write what replays each DIVERGENT finding.",
-        ),
-    ] = None,
+    witness: WitnessFileOption = None,
     suppressions: SuppressionsOption = None,
     hold: HoldOption = None,
     not_ready: NotReadyOption = 0,
@@ -189,6 +200,7 @@ def run(
     ci: CiOptions,
     html: HtmlOption = None,
     out: OutOption = None,
+    trace_out: TraceOutOption = None,
     json: JsonOption = None,
 ) -> None:
     """Run a program on the virtual CUDA device and judge the order of all it does: 0 no conflict, 1
@@ -202,7 +214,7 @@ def run(
         memory_bytes=memory,
         gpu=gpu,
         compiling=compiling,
-        ranks=_without_witness(ranks, witness),
+        ranks=_ranks_for(ranks, witness, trace_out),
     )
     stdout, holds, base = _print_place(json), parse_holds(hold or ()), against.base_of(checked)
     with open_device(device, stdout=stdout) as opened, SearchProgress() as progress:
@@ -213,13 +225,14 @@ def run(
         else:
             is_new = no_store or not explores or ranks
             verdicts = ask() if is_new else _behind_last_failures(ask, device, opened, checked)
+        write_run_trace(trace_out, ProgramTarget(opened, checked).run, shlex.join(program))
         beside = compared_with(how, opened, base, verdicts, checked)
     told = _told_again(device, memory=memory, gpu=gpu, compiling=compiling, ranks=ranks)
     command, benign = shlex.join([*told, *program]), benign_of(strict)
     verdicts = msgspec.structs.replace(verdicts, benign=benign)
     judged = with_comparison(result_of_program(verdicts, command, device), beside)
     result = msgspec.structs.replace(judged, baseline=ratchet_of([judged], ci, benign))
-    written = _write_causes(out, result, verdicts, checked)
+    written = write_program_causes(out, result, verdicts, checked)
     tell(json, result, partial(_show, result, verdicts, written, ci.reasons()))
     code = _tell_ci(verdicts, result, ci, json)
     write_results_page(html, [result])
@@ -227,26 +240,13 @@ def run(
     raise typer.Exit(code if error_exitcode is None else _told_apart(code, result, error_exitcode))
 
 
-def _without_witness(ranks: int, witness: Path | None) -> int:
-    """The ranks. Ends the command where a witness is to be kept, which does not have them."""
+def _ranks_for(ranks: int, witness: Path | None, trace_out: Path | None) -> int:
+    """The ranks. Ends the command where something is to be written that does not have them."""
     if ranks and witness is not None:
         fail("--witness keeps no ranks: leave it out; --hold runs what was found again")
+    if ranks and trace_out is not None:
+        fail("--trace-out has the run of one process: leave --ranks out")
     return ranks
-
-
-def _write_causes(
-    out: Path | None, result: ProgramResult, verdicts: ProgramVerdict, program: Program
-) -> Written:
-    """A page of each cause, and a witness of one that a run shows."""
-    found = {one.signature: one for one in witnesses_of(verdicts, program)}
-    let_stand = {one.signature for one in verdicts.suppressed}
-    standing = tuple(one for one in result.findings if one.signature not in let_stand)
-    told = msgspec.structs.replace(result, findings=standing)
-
-    def witness_of(run: RunResult, finding: Finding) -> SealedWitness | None:
-        return found.get(finding.signature)
-
-    return write_causes(out, [told], witness_of, benign=verdicts.benign)
 
 
 def _print_place(json: str | None) -> PrintPlace:

@@ -17,7 +17,7 @@ from racegate.interpose.device.guards import Guards
 from racegate.interpose.device.host_threads import HeldThreads, HostThreads
 from racegate.interpose.device.listener import Listener, Runtime
 from racegate.interpose.device.queue import Queue, Work, WorkQueue
-from racegate.interpose.device.spans import AllocationSites, Place, Spans
+from racegate.interpose.device.spans import AllocationSites, Place, ProgramSites, Spans
 from racegate.interpose.device.touches import OTHER_THREADS, QUERIES, RefuseWrite, TouchWatch
 from racegate.interpose.native.library import new_walk
 from racegate.interpose.native.streams import current_stream
@@ -53,6 +53,7 @@ class Session:
         self.work = runtime.work
         self.spans = Spans()
         self.allocation_sites = AllocationSites()
+        self.origins = ProgramSites(self)
         self.guards = Guards(runtime.guard)
         self.not_seen: Counter[str] = Counter()
         self.touches = TouchWatch(
@@ -105,7 +106,7 @@ class Session:
         """This is a forked child of the program: whatever it does is computed and not judged."""
         self.begin(Queue(), is_recording=False)
         self.lock = threading.RLock()  # another thread may have held these
-        self.allocation_sites = AllocationSites()
+        self.allocation_sites, self.origins = AllocationSites(), ProgramSites(self)
         self.work.leave()
         self.end()
 

@@ -6,11 +6,13 @@ import _thread
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from enum import Enum
+from typing import Protocol
 
 from racegate.history.finding import Stack
 from racegate.interpose.device.guards import PAGE
 from racegate.interpose.device.kept import is_shared_mapping
 from racegate.order.ranges import Ranges
+from racegate.order.recorder import Recorder
 
 
 class Place(Enum):
@@ -179,3 +181,55 @@ class AllocationSites:
         base = self._bases[at]
         end, index, stack = self._sites[base]
         return (base, index, stack) if address < end else None
+
+
+class SitedSession(Protocol):
+    """What a session is asked for here."""
+
+    @property
+    def is_recording(self) -> bool: ...
+
+    @property
+    def recorder(self) -> Recorder: ...
+
+    @property
+    def allocation_sites(self) -> AllocationSites: ...
+
+    def stack(self) -> Stack:
+        """The frames of the program, innermost first."""
+        ...
+
+    def stream_handle(self, lane: int) -> int:
+        """The stream of a lane, as the runtime knows it."""
+        ...
+
+
+class ProgramSites:
+    """Where a program asked for its pinned memory and made its streams, in a recorded run."""
+
+    def __init__(self, session: SitedSession) -> None:
+        self._session = session
+        self._pinned = AllocationSites()
+        self._streams: dict[int, Stack] = {}
+
+    def stream_made(self, handle: int) -> None:
+        """The program makes a stream here: of one that torch hands out again, the last counts."""
+        if self._session.is_recording:
+            self._streams[handle] = self._session.stack()
+
+    def asked_for_pinned(self, low: int, nbytes: int) -> None:
+        """The program asks for pinned memory here."""
+        session = self._session
+        if session.is_recording and nbytes:
+            self._pinned.add(low, nbytes, session.recorder.events, session.stack())
+
+    def made(self, lane: int) -> Stack:
+        """Where the stream of a lane was made; nothing for a thread, or the default stream."""
+        if self._session.recorder.lanes.is_host(lane):
+            return ()
+        return self._streams.get(self._session.stream_handle(lane), ())
+
+    def allocated(self, address: int) -> Stack:
+        """Where the memory was asked for that holds an address; nothing if nobody knows."""
+        sites = (self._session.allocation_sites.find(address), self._pinned.find(address))
+        return next((site[2] for site in sites if site is not None), ())

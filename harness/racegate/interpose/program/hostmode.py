@@ -148,12 +148,15 @@ class HostMode(TorchDispatchMode):  # type: ignore[misc]
             return self._kernels.allocating[id(func)](*args, **kwargs)
         session.drain()
         spans = session.spans
+        is_new = kwargs.get("pin_memory") or func is _PIN
         if not spans.pinned or (
             func is not _PIN and self._are_elsewhere(args, kwargs, *spans.pinned_hull)
         ):
-            return func(*args, **kwargs)
+            result = func(*args, **kwargs)
+            if is_new:
+                self._note_new(result)
+            return result
         touching, has_cuda = self._find_pinned(args, kwargs)
-        is_new = kwargs.get("pin_memory") or func is _PIN
         if not touching and not is_new:
             return func(*args, **kwargs)
         effect = self._effect(func)
@@ -166,6 +169,7 @@ class HostMode(TorchDispatchMode):  # type: ignore[misc]
             self._report(effect, touching)
         result = func(*args, **kwargs)
         if is_new:
+            self._note_new(result)
             self._report_new(effect, result)
         return result
 
@@ -223,6 +227,12 @@ class HostMode(TorchDispatchMode):  # type: ignore[misc]
             parts += bytes_of(session, tensor)
         kind = effect.write_kind if writes else effect.read_kind
         session.host_access(kind, tuple(reads), tuple(writes))
+
+    def _note_new(self, result: Any) -> None:
+        """Where the program asks for pinned memory, for whoever is told of a race on it."""
+        for tensor in tensors_in(result):
+            if tensor.is_cpu and tensor.layout is torch.strided:
+                self._session.origins.asked_for_pinned(tensor.data_ptr(), tensor.nbytes)
 
     def _report_new(self, effect: _Effect, result: Any) -> None:
         """New memory that is pinned was filled by the operator, or holds nothing yet."""

@@ -23,7 +23,7 @@ from racegate.interpose.device.library import CallKind, Library
 from racegate.interpose.device.session import Session
 from racegate.interpose.program import threads
 from racegate.interpose.ranks import works
-from racegate.interpose.ranks.group.collectives import GroupOperation, operations_at
+from racegate.interpose.ranks.group.collectives import GROUP, GroupOperation, operations_at
 from racegate.interpose.ranks.group.messages import (
     DismissMessage,
     DoneMessage,
@@ -52,7 +52,6 @@ from racegate.interpose.ranks.queue import GroupWork
 from racegate.order.clocks import Clock
 from racegate.order.ranges import merged
 
-_GROUP = "send/recv group"
 _SIGNED = ctypes.c_int64
 _DISTRIBUTED = os.path.join("", "torch", "distributed", "")
 
@@ -166,7 +165,7 @@ class Rank:
         self._nodes += 1
         self._streams.add(stream)
         work = GroupWork(self._nodes, tuple(operations))
-        session.issue(kind if len(operations) == 1 else _GROUP, stream, reads, writes, work)
+        session.issue(kind if len(operations) == 1 else GROUP, stream, reads, writes, work)
 
     def _split(self, comm: int, rank: int, said: int, told: int) -> None:
         number, colour, key = (_SIGNED * 3).from_address(said)

@@ -10,6 +10,8 @@ Format: Trace Event Format, the document linked from Perfetto's documentation on
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from racegate.history.trace import HOST
@@ -20,12 +22,12 @@ from racegate.report.timeline.model import Arrow, Bar, StepRows, Timeline
 UNIT_US = 1_000  # one place in the order of issue
 _PROCESS = 1
 
-_Event = dict[str, object]
+Event = dict[str, object]
 
 
 def chrome_trace(timeline: Timeline) -> bytes:
     """The JSON object of a trace, with all of the run."""
-    events = _names(timeline)
+    events = names_of(f"{timeline.relation} accesses of {timeline.buffer}", timeline.lanes)
     end = max(bar.at for bar in timeline.bars) + 1
     for number, bar in enumerate(timeline.bars, start=1):
         events += _bar(bar, number, end)
@@ -41,18 +43,19 @@ def chrome_trace(timeline: Timeline) -> bytes:
     return msgspec.json.encode({"traceEvents": events, "displayTimeUnit": "ms"})
 
 
-def _names(timeline: Timeline) -> list[_Event]:
-    process = {"name": f"{timeline.relation} accesses of {timeline.buffer}"}
-    events: list[_Event] = [{"ph": "M", "pid": _PROCESS, "name": "process_name", "args": process}]
-    for lane, name in enumerate(timeline.lanes):
+def names_of(title: str, lanes: Sequence[str]) -> list[Event]:
+    """The lanes as threads of one process, in their order."""
+    process = {"name": title}
+    events: list[Event] = [{"ph": "M", "pid": _PROCESS, "name": "process_name", "args": process}]
+    for lane, name in enumerate(lanes):
         whole = {"ph": "M", "pid": _PROCESS, "tid": lane}
         events.append({**whole, "name": "thread_name", "args": {"name": name}})
         events.append({**whole, "name": "thread_sort_index", "args": {"sort_index": lane}})
     return events
 
 
-def _bar(bar: Bar, number: int, end: int) -> list[_Event]:
-    facts: _Event = {"step": bar.step, "role": bar.role}
+def _bar(bar: Bar, number: int, end: int) -> list[Event]:
+    facts: Event = {"step": bar.step, "role": bar.role}
     if bar.touches:
         facts["touches"] = bar.touches
     common = {"name": bar.name, "cat": bar.role, "pid": _PROCESS, "tid": bar.lane}
@@ -69,7 +72,7 @@ def _bar(bar: Bar, number: int, end: int) -> list[_Event]:
     ]
 
 
-def _arrow(arrow: Arrow, number: int) -> list[_Event]:
+def _arrow(arrow: Arrow, number: int) -> list[Event]:
     common = {
         "name": arrow.edge,
         "cat": "dropped" if arrow.is_dropped else "edge",
@@ -79,26 +82,26 @@ def _arrow(arrow: Arrow, number: int) -> list[_Event]:
     return [
         {**common, **_slice(start), "name": f"record for {arrow.edge}"},
         {**common, **_slice(end), "name": f"wait: {arrow.edge}"},
-        *_flow({**common, "id": number}, start, end),
+        *flow({**common, "id": number}, start, end),
     ]
 
 
-def _slice(place: tuple[int, int]) -> _Event:
+def _slice(place: tuple[int, int]) -> Event:
     at, lane = place
     return {"ph": "X", "ts": at * UNIT_US, "dur": UNIT_US, "tid": lane}
 
 
-def _between_the_pair(timeline: Timeline, number: int) -> list[_Event]:
+def _between_the_pair(timeline: Timeline, number: int) -> list[Event]:
     """The missing edge; of a pair that is ordered, the way of the wrong value."""
     first, second = timeline.first, timeline.second
     name, category = f"missing: nothing orders {first.name} and {second.name}", "missing"
     if timeline.relation is Relation.ORDERED:
         name, category = f"wrong value: {first.name} and {second.name}", "value"
     common = {"name": name, "cat": category, "pid": _PROCESS, "id": number}
-    return _flow(common, (first.at, first.lane), (second.at, second.lane))
+    return flow(common, (first.at, first.lane), (second.at, second.lane))
 
 
-def _held(bar: Bar, number: int) -> list[_Event]:
+def _held(bar: Bar, number: int) -> list[Event]:
     name = f"{bar.name} held until {bar.held}" if bar.held else f"{bar.name} behind a held one"
     common = {"name": name, "cat": "held", "pid": _PROCESS, "tid": bar.lane, "id": number}
     return [
@@ -107,7 +110,7 @@ def _held(bar: Bar, number: int) -> list[_Event]:
     ]
 
 
-def _moved(step_rows: StepRows, move: Move) -> _Event:
+def _moved(step_rows: StepRows, move: Move) -> Event:
     return {
         "name": move.text,
         "cat": "row",
@@ -119,7 +122,7 @@ def _moved(step_rows: StepRows, move: Move) -> _Event:
     }
 
 
-def _flow(common: _Event, start: tuple[int, int], end: tuple[int, int]) -> list[_Event]:
+def flow(common: Event, start: tuple[int, int], end: tuple[int, int]) -> list[Event]:
     """Between the middles of two slices. start, end: (place, lane)"""
     middle = UNIT_US // 2
     return [

@@ -18,6 +18,7 @@ from racegate.history.verdict import Reach
 from racegate.interpose.device.copies import COPIES, WORD
 from racegate.interpose.device.touches import OTHER_THREADS
 from racegate.interpose.outcome import DeviceKind, Outcome, changed
+from racegate.interpose.ranks.group.collectives import is_collective
 from racegate.targets.common.landings import (
     LandingRuns,
     combined,
@@ -91,7 +92,7 @@ class Pairs:
         if unrealised:
             reasons.append(f"{unrealised} sets of holds of which one kept nothing back")
         reasons += [
-            f"[{race.signature}]: threads and parts of a graph have more orders"
+            f"[{race.signature}]: threads, parts of a graph or of a launch have more orders"
             for race in runs.base.findings
             if _has_more_orders(race) and runs.harm_of(race) is None
         ]
@@ -122,7 +123,9 @@ def _all_late(runs: Runs) -> Holds:
 
 
 def untils_of(races: tuple[Race, ...]) -> dict[str, tuple[str, ...]]:
-    """Per operation that can be held, before which accesses it may land, latest last."""
+    """Per operation that can be held, before which accesses it may land, latest last. A collective
+    lands late by itself, so before the first of them is another landing too.
+    """
     untils: dict[str, list[str]] = {}
     hosts: set[str] = set()
     for race in races:
@@ -131,7 +134,9 @@ def untils_of(races: tuple[Race, ...]) -> dict[str, tuple[str, ...]]:
             if race.first.is_host:
                 hosts.add(first)
     return {
-        first: (FORCED,) if first in hosts else (*dict.fromkeys(seconds[1:]), FORCED)
+        first: (FORCED,)
+        if first in hosts
+        else (*dict.fromkeys(seconds[0 if is_collective(first) else 1 :]), FORCED)
         for first, seconds in untils.items()
     }
 
@@ -155,6 +160,8 @@ def _held_alone(race: Race) -> list[str]:
 
 def _has_more_orders(race: Race) -> bool:
     """Whether holding the first operation back is not all that could happen: a thread goes on when
-    another waits for it, and the parts of a graph run at times of their own.
+    another waits for it, the parts of a graph run at times of their own, and of what races inside
+    one launch (which has no pairs) nothing can be held.
     """
-    return race.first.is_host or "graph" in (race.first.operation, race.second.operation)
+    has_graph = "graph" in (race.first.operation, race.second.operation)
+    return race.first.is_host or has_graph or not race.pairs

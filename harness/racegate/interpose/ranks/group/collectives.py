@@ -40,6 +40,15 @@ class CollectiveKind(IntEnum):
         return self in (CollectiveKind.SEND, CollectiveKind.RECV)
 
 
+GROUP = "send/recv group"  # messages that were issued together
+
+
+def is_collective(label: str) -> bool:
+    """Whether an operation, by its label, is one of NCCL."""
+    kind = label.partition("@")[0]
+    return kind == GROUP or kind in {one.word for one in CollectiveKind}
+
+
 _REDUCING = (CollectiveKind.ALL_REDUCE, CollectiveKind.REDUCE, CollectiveKind.REDUCE_SCATTER)
 _ROOTED = (
     CollectiveKind.BROADCAST,

@@ -1,0 +1,84 @@
+"""Ranges that a program names for profilers, `record_function` and NVTX, taken down with what it
+does inside them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import torch
+from torch.autograd.profiler import record_function
+from torch.cuda import nvtx
+
+from racegate.history.recorded.log import RecordedRun
+from racegate.interpose.device.session import Session
+
+
+class RunTracer:
+    """The log of a run under a plan that names a file for it."""
+
+    def __init__(self, session: Session, path: Path) -> None:
+        self._session = session
+        self._path = path
+        self._log = session.recorder.keep_log()
+
+    def follow_ranges(self) -> None:
+        """From now on: for a process of one run, which takes nothing back."""
+        enter, leave = record_function.__enter__, record_function.__exit__
+        push, pop, mark = nvtx.range_push, nvtx.range_pop, nvtx.mark
+
+        def entering(self: record_function) -> record_function:
+            found = enter(self)
+            begin(self.name)
+            return found
+
+        def leaving(self: record_function, kind: object, error: object, trace: object) -> None:
+            end()
+            leave(self, kind, error, trace)
+
+        def pushing(message: str) -> object:
+            begin(message)
+            return push(message)
+
+        def popping() -> object:
+            end()
+            return pop()
+
+        def marking(message: str) -> object:
+            self._mark(message)
+            return mark(message)
+
+        begin, end = self._begin, self._end
+        torch.autograd.profiler.record_function.__enter__ = entering
+        torch.autograd.profiler.record_function.__exit__ = leaving
+        nvtx.range_push, nvtx.range_pop, nvtx.mark = pushing, popping, marking
+
+    def write(self) -> None:
+        """The file, with all until now."""
+        log = RecordedRun(tuple(self._session.recorder.lanes.names), tuple(self._log.steps))
+        self._path.write_bytes(msgspec.json.encode(log))
+
+    def _begin(self, name: str) -> None:
+        with self._session.lock:
+            self._session.drain()
+            self._log.begin(self._session.thread_lane(), str(name))
+
+    def _end(self) -> None:
+        with self._session.lock:
+            self._session.drain()
+            self._log.end(self._session.thread_lane())
+
+    def _mark(self, name: str) -> None:
+        with self._session.lock:
+            self._session.drain()
+            self._log.mark(self._session.thread_lane(), str(name))
+
+
+def tracer_of(session: Session, path: str) -> RunTracer | None:
+    """The log of a run that names a file for it, with the ranges of the program from now on."""
+    if not path:
+        return None
+    tracer = RunTracer(session, Path(path))
+    tracer.follow_ranges()
+    return tracer
