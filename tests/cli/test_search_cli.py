@@ -287,7 +287,7 @@ class TestFuzz:
             for n in (1, 2)
         ]
         assert runs[0]["new"] == runs[1]["new"]
-        timed = {"seconds": 0, "selfcheck": 0, "workers": 0}
+        timed = {"seconds": 0, "selfcheck": 0, "workers": 0, "began": 0, "moments": 0}
         untimed = [run["campaign"] | timed | {"seen": set(run["campaign"]["seen"])} for run in runs]
         assert untimed[0] == untimed[1]
         for path in (tmp_path / "1").glob("*.witness.json"):

@@ -27,6 +27,7 @@ from racegate.history.replayed import Replay, Replays
 from racegate.history.witness import Witness
 from racegate.jobs.fleet.outcome import FleetObject
 from racegate.jobs.gate import GateResult
+from racegate.jobs.notices.webhook import NoticeObject
 from racegate.jobs.soak import SoakResult
 from racegate.jobs.triage.origin import OriginObject
 from racegate.jobs.verify import VerifyObject
@@ -123,6 +124,7 @@ CONTRACT = (
     Printed(what="campaign bisect", struct=OriginObject),
     Printed(what="bisect", struct=ReleaseRange),
     Printed(what="campaign serve, at /campaign.json", struct=DashboardView),
+    Printed(what="fuzz --webhook, as it is posted", struct=NoticeObject),
     Printed(what="soak", struct=SoakResult),
     Printed(what="ab", struct=AbReport),
     Printed(what="bench", struct=BenchResult, is_headed=True),

@@ -11,6 +11,7 @@ from racegate.history.finding import Benign
 from racegate.history.witness import Witness, load_witness
 from racegate.jobs.stores.records import (
     STATE_SCHEMA,
+    CampaignMoment,
     CampaignState,
     KeptFinding,
     ScenarioAside,
@@ -71,6 +72,9 @@ def state(
     aside: str = "killed by signal 9",
     selfcheck: SelfCheck = SOUND,
     seen: Sighting = SEEN,
+    done: int = 100,
+    began: float = 0.0,
+    moments: tuple[CampaignMoment, ...] = (),
     place: str = "node-1, process 7",
 ) -> CampaignState:
     """A campaign of 100 scenarios with two workers, one of which is lost."""
@@ -82,7 +86,7 @@ def state(
         fault=fault,
         holds_each=4,
         benign=Benign.PASS,
-        done=100,
+        done=done,
         schedules=1500,
         verdicts={"PROVED": 97, "DIVERGENT": 3},
         hits=hits or {},
@@ -93,6 +97,8 @@ def state(
         set_aside=(ScenarioAside(scenario=7, why=aside),),
         selfcheck=selfcheck,
         seen=dict.fromkeys(hits or {}, seen),
+        began=began,
+        moments=moments,
         workers=(
             worker(0, WorkerState.WORKING, place, heard_at=1990.0),
             worker(1, WorkerState.LOST, place, heard_at=1700.0),

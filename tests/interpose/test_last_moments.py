@@ -206,10 +206,17 @@ def test_an_executor_that_is_still_alive_ends_with_the_program(tmp_path: Path) -
     assert (done.returncode, done.stdout) == (0, "42\n"), done.stderr
 
 
-def test_a_thread_that_outlives_the_program_is_mentioned(tmp_path: Path) -> None:
-    text = """
-        import threading
-        threading.Thread(target=threading.Event().wait, daemon=True).start()
+OUTLIVING = {
+    "a daemon": "threading.Thread(target=threading.Event().wait, daemon=True).start()",
+    "a raw thread": "_thread.start_new_thread(threading.Event().wait, ())",
+}
+
+
+@pytest.mark.parametrize("start", OUTLIVING.values(), ids=OUTLIVING)
+def test_a_thread_that_outlives_the_program_is_mentioned(tmp_path: Path, start: str) -> None:
+    text = f"""
+        import _thread, threading
+        {start}
         torch.ones(3, device="cuda").sum().item()
     """
     done = run(tmp_path, text)

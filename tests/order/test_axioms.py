@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from axioms import RULES, Kind, Program, outcomes, unordered
 from litmus_form import Litmus
 from litmus_programs import ALL
 from modelled import EPILOGUE, as_litmus, compared, drawn_program, read_program, small_programs
+from repository import ROOT
 
 DRAWN = 60
+MEASURED = ROOT / "reports" / "model"
 KNOWN = [(one, program) for one in ALL if (program := read_program(one.program)) is not None]
 
 
@@ -100,3 +104,16 @@ def test_a_record_or_wait_on_the_legacy_stream_stands_between_blocking_streams()
     assert not unordered(statements("b0: d0 = 1; L: record e; b1: d0 = 2"))
     assert not unordered(statements("s0: record e; b0: d0 = 1; L: wait e; b1: d0 = 2"))
     assert unordered(statements("b0: d0 = 1; L: wait e; b1: d0 = 2"))
+
+
+def test_the_page_of_the_model_says_what_was_measured() -> None:
+    page = (MEASURED / "README.md").read_text()
+    gpu = json.loads((MEASURED / "gpu.json").read_text())
+    virtual = json.loads((MEASURED / "virtual.json").read_text())
+    for one in gpu["answers"]:
+        assert f"| {one['question']} | {one['answer']} |" in page
+    for one in virtual["counts"]:
+        assert f"| {one['name']} | {one['programs']:,} |" in page
+        assert not one["differences"]
+    assert not gpu["programs"]["wrong"]
+    assert f"{gpu['programs']['runs']:,} runs" in page

@@ -245,7 +245,9 @@ def test_a_program_is_annotated_at_its_own_lines_and_has_a_baseline(
     (note,) = [line for line in done.stdout.splitlines() if line.startswith("::error ")]
     assert note.startswith("::error file=sub/x.py,line=5,title=racegate%3A x.py%3A aaaaaaaaaaaa::")
     assert program(monkeypatch, found, "--baseline", "b.json", "--write-baseline").exit_code == 0
-    assert program(monkeypatch, found, "--baseline", "b.json").exit_code == 0
+    known = program(monkeypatch, found, "--baseline", "b.json")
+    assert known.exit_code == 0
+    assert "b.json: 1 known finding seen, and let stand" in known.stderr
     more = verdicts(finding("a" * 12), finding("c" * 12), verdict=Verdict.DIVERGENT)
     done = program(monkeypatch, more, "--baseline", "b.json", "--github")
     assert done.exit_code == 1

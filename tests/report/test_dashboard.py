@@ -16,6 +16,8 @@ from typing import Any
 import msgspec
 import pytest
 import uvicorn
+from hypothesis import given
+from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.applications import Starlette
 from typer.testing import CliRunner
@@ -24,13 +26,19 @@ from racegate.check.selfcheck import SelfCheck
 from racegate.cli.app import app
 from racegate.cli.look import serve
 from racegate.history.witness import Witness, load_witness
-from racegate.jobs.findability import findability
+from racegate.jobs.findability import FindingStatus, clean_run, findability
 from racegate.jobs.fleet.matrix import matrix_of
-from racegate.jobs.stores.records import Sighting, WorkerState
+from racegate.jobs.stores.records import (
+    MOMENTS_MAX,
+    CampaignMoment,
+    Sighting,
+    WorkerState,
+    with_moment,
+)
 from racegate.jobs.stores.store import StoreDownError
 from racegate.report.dashboard import server
 from racegate.report.dashboard.metrics import metrics_of
-from racegate.report.dashboard.page import WORKERS_SHOWN_MAX, dashboard_page
+from racegate.report.dashboard.page import TONES, WORKERS_SHOWN_MAX, dashboard_page, spans_of
 from racegate.report.dashboard.view import name_of, view_of
 from racegate.report.objects import DashboardView
 from stored import FAULT, MadeStore, finding, state, with_subject, worker
@@ -171,6 +179,57 @@ def test_a_finding_is_first_seen_by_the_first_and_last_by_the_last() -> None:
     assert read_by_a_monitor(view)[last] == 4000
     (unseen,) = seen(MadeStore(found)).findings
     assert unseen.seen is None
+
+
+def at(moment: float, done: int) -> CampaignMoment:
+    return CampaignMoment(at=moment, done=done)
+
+
+def test_a_finding_is_new_ongoing_or_resolved_and_stands_on_a_chart_over_time() -> None:
+    name = finding().signature
+    hits = {name: 10}
+    new = state(hits=hits, began=900.0, moments=(at(1500.0, 50), at(2001.0, 100)))
+    ongoing = msgspec.structs.replace(new, began=1001.0)
+    # Ten hits among the first hundred: 47 more without one happen in one case of a hundred.
+    long = clean_run(10, 100)
+    resolved = msgspec.structs.replace(
+        ongoing, done=100 + long, moments=(at(2000.0, 100), at(3000.0, 100 + long))
+    )
+    one_short = msgspec.structs.replace(resolved, done=100 + long - 1)
+    for known, status in (
+        (new, FindingStatus.NEW),
+        (ongoing, FindingStatus.ONGOING),
+        (resolved, FindingStatus.RESOLVED),
+        (one_short, FindingStatus.ONGOING),
+    ):
+        store = MadeStore(finding(), states=(known,))
+        view = view_of(store.name, store.states(), store.findings(), read_at=3000.0)
+        assert view.findings[0].status is status
+        page = dashboard_page(view)
+        assert f'data-of="status" class="{TONES[status]}">{status}</td>' in page
+        (span,) = spans_of(view)
+        assert (span.begins, span.width, span.tone) == (0.0, 50.0, TONES[status])
+        assert f"{status}, 1970-01-01 00:16:40 UTC to 1970-01-01 00:33:20 UTC" in page
+    (uncounted,) = seen(MadeStore(finding(), states=(state(2),))).findings
+    assert uncounted.status is None
+
+
+@given(st.lists(st.integers(0, 1000), min_size=1, max_size=400))
+def test_how_far_it_was_when_is_kept_in_so_many_moments_that_never_promise_more(
+    steps: list[int],
+) -> None:
+    """What was surely done after a moment is never more than what was done after it."""
+    moments: tuple[CampaignMoment, ...] = ()
+    done = 0
+    for number, step in enumerate(steps):
+        done += step
+        moments = with_moment(moments, at(float(number), done))
+    kept = state(done=done, moments=moments)
+    assert len(moments) <= MOMENTS_MAX + 1
+    assert moments[-1] == at(float(len(steps) - 1), done)
+    for number in range(0, len(steps), 7):
+        assert 0 <= kept.done_after(float(number)) <= sum(steps[number + 1 :])
+    assert kept.done_after(len(steps) + 1.0) == 0
 
 
 def test_workers_are_shown_with_their_state_and_when_they_were_heard_of() -> None:

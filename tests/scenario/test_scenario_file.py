@@ -4,6 +4,7 @@ reason.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import msgspec
 import pytest
 
 from racegate.scenario.config import resolve
-from racegate.scenario.files import FILE_BYTES_MAX, load, parse
+from racegate.scenario.files import FILE_BYTES_MAX, load, parse, scenario_paths
 from racegate.scenario.settings import Cascade, DrafterKind, EngineSpec, LayerKind, ModelSpec
 from racegate.scenario.spec import REQUESTS_MAX, TOKENS_MAX, OwnScenario, Request, ScenarioError
 from racegate.scenario.untrusted.shapes import line_of
@@ -320,3 +321,12 @@ def test_scenarios_are_frozen() -> None:
 def test_scenarios_survive_json() -> None:
     scenario = read(GOOD)
     assert msgspec.json.decode(msgspec.json.encode(scenario), type=OwnScenario) == scenario
+
+
+@pytest.mark.parametrize(("name", "why"), [("gone", "there is no such folder"), (".", "no *.toml")])
+def test_a_folder_without_scripts_says_which_and_why(name: str, why: str, tmp_path: Path) -> None:
+    with pytest.raises(ScenarioError, match=re.escape(why)) as error:
+        scenario_paths(tmp_path / name)
+    assert str(error.value).startswith(str(tmp_path / name))
+    assert "--scenarios" in str(error.value)
+    assert "$" not in str(error.value)

@@ -267,6 +267,8 @@ def _as_named(place: KnownPlace) -> KnownPlace:
 
 
 def _tell(ratchet: Ratchet, known: KnownOptions) -> None:
+    if ratchet.known:
+        say(f"{known.path}: {many(len(ratchet.known), 'known finding')} seen, and let stand")
     for one in ratchet.new:
         say(f"not in {known.path}: {one.name}")
     for placed in ratchet.placed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Annotated, NoReturn
 
 import typer
@@ -12,6 +13,7 @@ from racegate.cli.options import (
     JsonOption,
     StrictOption,
     benign_of,
+    say,
     stderr_console,
     stdout_console,
     tell,
@@ -24,6 +26,7 @@ from racegate.jobs.campaign import Campaign, CampaignProgress
 from racegate.jobs.fuzz import MakeScenarioWorker, make_worker
 from racegate.jobs.fuzz import fuzz as run_fuzz
 from racegate.jobs.generated import NOT_RUN, NOTHING_HAPPENED, CampaignSpec
+from racegate.jobs.notices.webhook import CampaignNotices, Webhook
 from racegate.jobs.stopping import StoppedError
 from racegate.jobs.stores.records import CampaignState, code_of
 from racegate.jobs.stores.witnesses import requests_in
@@ -64,16 +67,27 @@ def run_campaign(
     make: its workers; subject: what its findings are kept by in a store that it shares
     """
     out = options.out
+    webhook = None if options.webhook is None else Webhook(options.webhook, say)
     campaign = Campaign(spec, out, link_to(options.store, subject, out))
-    with Live("starting", console=stderr_console(), transient=True) as display:
-        state = run_fuzz(
-            campaign,
-            options.bounds,
-            workers=options.workers,
-            make=make,
-            place=options.place,
-            on_progress=lambda live: display.update(live_line(live)),
-        )
+    with webhook or nullcontext():
+        notices = None if webhook is None else CampaignNotices(webhook, campaign)
+        with Live("starting", console=stderr_console(), transient=True) as display:
+
+            def on_progress(live: CampaignProgress) -> None:
+                display.update(live_line(live))
+                if notices is not None:
+                    notices.look()
+
+            state = run_fuzz(
+                campaign,
+                options.bounds,
+                workers=options.workers,
+                make=make,
+                place=options.place,
+                on_progress=on_progress,
+            )
+        if notices is not None:
+            notices.end(state, exit_code_of(campaign, state))
     shown = campaign_object(campaign, state)
     tell(json, shown, lambda: print_campaign(stdout_console(), campaign, state))
     if campaign.stop is not None:

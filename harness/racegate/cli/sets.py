@@ -62,6 +62,7 @@ class CampaignOptions(NamedTuple):
     """How a search over scenarios goes on, and where.
 
     out: its folder; store: what it shares with others, if anything
+    webhook: who is told of findings as they come
     """
 
     out: Path
@@ -72,6 +73,7 @@ class CampaignOptions(NamedTuple):
     place: WorkerPlace
     store: str | None
     timeout_s: float
+    webhook: str | None
 
     @property
     def bounds(self) -> Bounds:
@@ -96,6 +98,14 @@ def campaign_options(
     address: AddressOption = None,
     store: StoreOption = None,
     timeout: TimeoutOption = TIMEOUT_S,
+    webhook: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            envvar="RACEGATE_WEBHOOK",
+            help="Post JSON there: each new finding, what is resolved, and the end.",
+        ),
+    ] = None,
 ) -> CampaignOptions:
     """The options of every search over scenarios. Without an end it is refused."""
     if seconds is None and scenarios is None:
@@ -103,7 +113,7 @@ def campaign_options(
     if address is not None and backend is not PoolBackend.RAY:
         fail("--address is of a Ray cluster: give --backend ray")
     place = WorkerPlace(backend=backend, address=address)
-    return CampaignOptions(out, seconds, scenarios, workers, seed, place, store, timeout)
+    return CampaignOptions(out, seconds, scenarios, workers, seed, place, store, timeout, webhook)
 
 
 def subject_given(fault: str | None, target: str | None) -> str | None:

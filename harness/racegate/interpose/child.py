@@ -40,6 +40,7 @@ from racegate.interpose.forkserver import JobServer
 from racegate.interpose.gpu.forward import ForwardLibrary
 from racegate.interpose.gpu.install import GpuDevice
 from racegate.interpose.gpus import GPUS, VIRTUAL_GPU, GpuFacts, facts_seen
+from racegate.interpose.kernels.interpreted.programs import LaunchConflicts, ProgramRace
 from racegate.interpose.kernels.memo import Memo
 from racegate.interpose.other_sources import PlaceWatch, read_instead
 from racegate.interpose.outcome import DEVICE, CompileMode, DeviceKind, Ending, Job, Outcome, Plan
@@ -59,7 +60,7 @@ from racegate.interpose.program.install import Installed, enter, install
 from racegate.interpose.program.leftovers import (
     adopt_orphans,
     end_as_python_does,
-    end_children,
+    end_leftovers,
 )
 from racegate.interpose.program.names import buffer_name
 from racegate.interpose.program.processes import seen_of_children, track_processes
@@ -102,7 +103,8 @@ class Child:
         else:
             library = Library(path)
             self.session = self._session_on(library, listener)
-            self.installed = install(library, self.session, self.refuse, memo)
+            on_race = self._name_programs
+            self.installed = install(library, self.session, self.refuse, memo, on_race)
         self._kind = kind
         self._name_buffer = name_buffer
         self._result = Path()
@@ -112,6 +114,7 @@ class Child:
         self._log: RunTracer | None = None
         self._path = ""
         self._named: dict[int, NamedConflict] = {}
+        self._in_launches = LaunchConflicts()
         self._rank: Rank | None = None
         self._places = PlaceWatch(self.session)
         self.run = ProgramRun(self.findings, self.installed.read)
@@ -201,7 +204,8 @@ class Child:
         session, found = self.session, list(self._named.values())
         within, made = session.within, session.origins.made
         lanes = session.recorder.lanes
-        return races_of(found, lanes, parts=session.parts, within=within, made=made)
+        races = races_of(found, lanes, parts=session.parts, within=within, made=made)
+        return [*races, *self._in_launches.races()]
 
     def finish(self, ending: Ending, exit_code: int, message: str = "") -> None:
         """Writes the result; nothing after this is judged. A process that the program forked and
@@ -294,6 +298,11 @@ class Child:
         allocated = freed if reused_at is not None else session.origins.allocated(conflict.low)
         self._named[id(conflict)] = NamedConflict(conflict, name, reused_at, allocated)
 
+    def _name_programs(self, kernel: str, race: ProgramRace) -> None:
+        """Two programs of a launch race."""
+        name = self._buffer(race.low, race.high)
+        self._in_launches.add(kernel, race, stack=self.session.stack(), buffer=name)
+
 
 def run_program(child: Child, argv: list[str], path: str = "") -> int:
     """Runs a script, or `-m` a module, as Python would; returns its exit code. path: as of a Job"""
@@ -360,7 +369,7 @@ def serve(child: Child, server: JobServer[Job], stdin: RewoundInput) -> None:
             import_compiler()
         if job.ranks:
             prepare_ranks()
-        if server.fork(partial(_end_leftovers, job)) is None:
+        if server.fork(partial(end_leftovers, is_told=not job.is_quiet)) is None:
             continue
         if job.is_quiet:
             nothing = os.open(os.devnull, os.O_WRONLY)
@@ -370,12 +379,6 @@ def serve(child: Child, server: JobServer[Job], stdin: RewoundInput) -> None:
             run_ranks(child, job)
         child.begin(job)
         leave(run_program(child, list(job.argv), job.path))
-
-
-def _end_leftovers(job: Job) -> None:
-    for name in end_children():
-        if not job.is_quiet:
-            print(f"racegate: ended {name}, which the program had left behind", file=sys.stderr)
 
 
 def main(prepare: Callable[[], None] = lambda: None) -> None:

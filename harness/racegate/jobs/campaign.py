@@ -28,6 +28,7 @@ from racegate.jobs.stores.folder import RAW, STATE_FILE, FolderStore, load_state
 from racegate.jobs.stores.link import StoreLink
 from racegate.jobs.stores.records import (
     STATE_SCHEMA,
+    CampaignMoment,
     CampaignState,
     KeptFinding,
     ScenarioAside,
@@ -36,6 +37,7 @@ from racegate.jobs.stores.records import (
     WorkerState,
     encoded_state,
     further_of,
+    with_moment,
 )
 from racegate.jobs.stores.store import StoreError
 from racegate.jobs.stores.witnesses import any_witness, drawn_at
@@ -77,6 +79,12 @@ class _Totals:
     features: FeatureTotals = field(default_factory=FeatureTotals)
     set_aside: list[ScenarioAside] = field(default_factory=list)
     selfcheck: SelfCheck = field(default_factory=SelfCheck)
+    moments: tuple[CampaignMoment, ...] = ()
+
+    def note(self, now: float) -> None:
+        """How far the campaign is now, if it is further."""
+        if not self.moments or self.done > self.moments[-1].done:
+            self.moments = with_moment(self.moments, CampaignMoment(at=now, done=self.done))
 
     def add(self, report: Report) -> None:
         self.done += 1
@@ -125,6 +133,7 @@ class Campaign:
         self.selfcheck = SelfCheck()
         self.unchecked: set[int] = set()
         self.stop: KeyboardInterrupt | None = None
+        self._began = time.time()
         self._store = FolderStore(folder)
         state = self._before()
         if shared is not None:
@@ -193,6 +202,7 @@ class Campaign:
             features=features,
             set_aside=list(state.set_aside),
             selfcheck=state.selfcheck,
+            moments=state.moments,
         )
 
     @property
@@ -292,6 +302,7 @@ class Campaign:
 
     def save(self, seconds: float) -> CampaignState:
         """Writes how far the campaign is, whole or not at all. seconds: of this run"""
+        self._totals.note(time.time())
         state = self.state(seconds)
         write_whole(self.folder / STATE_FILE, encoded_state(state))
         if self.shared is not None:
@@ -320,6 +331,8 @@ class Campaign:
             seen=dict(sorted(totals.seen.items())),
             workers=tuple(worker for _, worker in sorted(self.workers.items())),
             target=self.spec.target,
+            began=self._began,
+            moments=totals.moments,
         )
 
 

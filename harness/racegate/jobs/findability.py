@@ -12,12 +12,13 @@ rate, the rule of three at 99 %; where k is small it is longer, because the rate
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from enum import StrEnum
 
 import msgspec
 import numpy as np
 
-from racegate.jobs.stores.records import CampaignState, KeptFinding
+from racegate.jobs.stores.records import CampaignState, KeptFinding, Sighting
 
 # To be wrong in one case of a hundred.
 ALPHA = 0.01
@@ -42,11 +43,26 @@ class Findability(msgspec.Struct, frozen=True, kw_only=True):
     clean_run: int
 
 
+class FindingStatus(StrEnum):
+    """What campaigns say of a finding now.
+
+    NEW: the last run that looked for it was the first to show it
+    ONGOING: it was known before
+    RESOLVED: since it was seen last, so many scenarios were looked at without it that it is gone,
+        at 99 %
+    """
+
+    NEW = "new"
+    ONGOING = "ongoing"
+    RESOLVED = "resolved"
+
+
 class CampaignFinding(msgspec.Struct, frozen=True, kw_only=True):
     """A finding of campaigns that share a store.
 
     scenario: index of the scenario that showed it first; seed: of its campaign
     is_minimal: no hold or request can be removed; findability: null if no campaign counted it
+    status: new, ongoing or resolved, null if no campaign counted it
     """
 
     signature: str
@@ -54,6 +70,7 @@ class CampaignFinding(msgspec.Struct, frozen=True, kw_only=True):
     scenario: int
     is_minimal: bool
     findability: Findability | None
+    status: FindingStatus | None = None
 
 
 def findability(hits: int, scenarios: int) -> Findability:
@@ -76,6 +93,28 @@ def findability_in(states: Iterable[CampaignState], signature: str) -> Findabili
     return findability(hits, scenarios) if hits else None
 
 
+def seen_in(states: Iterable[CampaignState], signature: str) -> Sighting | None:
+    """When any of them saw a signature; None if none says."""
+    seen = [state.seen[signature] for state in states if signature in state.seen]
+    if not seen:
+        return None
+    return Sighting(first=min(at.first for at in seen), last=max(at.last for at in seen))
+
+
+def status_in(states: Sequence[CampaignState], signature: str) -> FindingStatus | None:
+    """Of a signature in campaigns that look alike; None if none of them says when it was seen."""
+    seen = seen_in(states, signature)
+    if seen is None:
+        return None
+    since = sum(state.done_after(seen.last) for state in states)
+    hits = sum(state.hits.get(signature, 0) for state in states)
+    before = sum(state.done for state in states) - since
+    if since and since >= clean_run(hits, before):
+        return FindingStatus.RESOLVED
+    is_new = seen.first >= max(state.began for state in states)
+    return FindingStatus.NEW if is_new else FindingStatus.ONGOING
+
+
 def alike(state: CampaignState, states: Iterable[CampaignState]) -> list[CampaignState]:
     """Those that look at a scenario as this one does: only their hits can be added up."""
     how = (state.holds_each, state.benign)
@@ -95,6 +134,7 @@ def listed(
             scenario=finding.index,
             is_minimal=finding.is_minimal,
             findability=findability_in(like.get(finding.seed, ()), finding.signature),
+            status=status_in(like.get(finding.seed, ()), finding.signature),
         )
         for finding in findings
     ]

@@ -11,7 +11,7 @@ import msgspec
 from racegate.check.selfcheck import SelfCheck
 from racegate.faults.fault import FaultKind, Need
 from racegate.history.breakage import Breakage
-from racegate.jobs.findability import CampaignFinding, Findability
+from racegate.jobs.findability import CampaignFinding, Findability, FindingStatus
 from racegate.jobs.fleet.matrix import TargetMatrix
 from racegate.jobs.stores.records import CampaignState, ScenarioAside, Sighting, WorkerRecord
 from racegate.jobs.versions.cells import CellReport
@@ -202,7 +202,8 @@ class FindingView(msgspec.Struct, frozen=True, kw_only=True):
     name: in addresses, from its signature; file: what its witness is called; title: of its scenario
     scenario: index of the first drawn scenario of the seed that showed it
     findability: in campaigns like the one that found it, null if none counted it
-    seen: when scenarios of any campaign showed it, null if none says
+    status: new, ongoing or resolved; seen: when scenarios of any campaign showed it; null if none
+        says
     is_minimal: no hold or request can be removed; requests: how many its scenario has
     replay: the command that runs it again, beside its file
     """
@@ -215,6 +216,7 @@ class FindingView(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
     scenario: int
     findability: Findability | None
+    status: FindingStatus | None
     seen: Sighting | None
     fault: str | None
     holds: tuple[str, ...]

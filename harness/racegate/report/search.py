@@ -226,11 +226,14 @@ def print_pairs(console: Console, summary: CoverageSummary) -> None:
 def print_findings(console: Console, found: FindingsObject) -> None:
     """A line for each, the rarest last."""
     console.print(line(f"{found.store}: {found.campaigns} campaigns, {found.scenarios} scenarios"))
-    table = Table("signature", "first seen in", "hits", "rate (99 %)", "clean run to say fixed")
+    table = Table(
+        "signature", "status", "first seen in", "hits", "rate (99 %)", "clean run to say fixed"
+    )
     for one in found.findings:
         met = one.findability
         table.add_row(
             one.signature,
+            "not counted" if one.status is None else str(one.status),
             f"scenario {one.scenario} of seed {one.seed}",
             "not counted" if met is None else f"{met.hits} of {met.scenarios}",
             "" if met is None else rate_of(met),

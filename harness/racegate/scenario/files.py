@@ -268,9 +268,8 @@ def scenario_paths(folder: Path) -> list[Path]:
     """
     paths = _scripts_in(folder)
     if not paths:
-        raise ScenarioError(
-            str(folder), "$", "no *.toml here; name the folder of the scripts with --scenarios"
-        )
+        why = "no *.toml in it" if folder.is_dir() else "there is no such folder"
+        raise ScenarioError(str(folder), why, "name the folder of the scripts with --scenarios")
     return paths
 
 
@@ -302,7 +301,8 @@ def _named_once(loaded: list[tuple[Path, AnyScenario]]) -> list[tuple[Path, AnyS
 
 def left_out(folder: Path) -> dict[str, int]:
     """The folders below a folder of scripts that have scripts too, and how many: nobody reads
-    them.
+    them. Hidden ones, as of an environment, are not meant for it.
     """
     below = [path.parent.relative_to(folder) for path in folder.rglob("*/*.toml")]
+    below = [path for path in below if not any(part.startswith(".") for part in path.parts)]
     return dict(sorted(Counter(name for name in map(str, below) if name != PAIRS).items()))

@@ -102,3 +102,43 @@ def test_a_replay_command_shows_the_finding_again(monkeypatch: pytest.MonkeyPatc
     signatures = [[finding["signature"] for finding in one["findings"]] for one in (found, shown)]
     assert signatures[0] == signatures[1]
     assert shown["findings"][-1] == found["findings"][-1]
+
+
+START = ROOT / "docs" / "start_own_runner.md"
+# What each command of the page ends with, in its order, in an empty folder.
+STARTED = {
+    "racegate demo": 0,
+    "racegate docs --examples .": 0,
+    "racegate adapter check -- python toy_adapter.py plain holds": 0,
+    "racegate adapter run toy.toml --plant drop_edge:count-landed -- python toy_adapter.py plain "
+    "holds": 1,
+    "racegate run finish-and-condense --fault accepted-copy-after-row-move --explore ladder": 1,
+    "racegate adapter gate --scenarios . --junit junit.xml --sarif racegate.sarif -- python "
+    "toy_adapter.py plain holds": 0,
+}
+
+
+def test_the_page_to_start_with_leads_to_a_red_gate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a stranger does it: command by command, and then the wait is taken out."""
+    monkeypatch.chdir(tmp_path)
+    python = Path(sys.executable).parent
+    monkeypatch.setenv("PATH", f"{python}{os.pathsep}{os.environ['PATH']}")
+    lines = re.findall(r"^    (racegate [^#\n]+)", START.read_text(encoding="utf-8"), re.M)
+    assert [line.strip() for line in lines] == list(STARTED)
+    (tmp_path / ".venv").mkdir()
+    (tmp_path / ".venv" / "some.toml").write_text("")
+    for command, code in STARTED.items():
+        done = CliRunner().invoke(app, shlex.split(command)[1:])
+        assert done.exit_code == code, done.output
+    assert ".venv" not in done.stderr, "an environment is no folder of scripts"
+    runner = tmp_path / "toy_runner.py"
+    wait = '        self.device.wait("count-landed", "count")\n'
+    text = runner.read_text()
+    assert wait in text
+    runner.write_text(text.replace(wait, ""))
+    red = CliRunner().invoke(app, shlex.split(command)[1:])
+    assert red.exit_code == 1, red.output
+    assert "1 DIVERGENT loss/delivered" in red.stdout
+    assert 'tests="1" errors="0" failures="1"' in (tmp_path / "junit.xml").read_text()

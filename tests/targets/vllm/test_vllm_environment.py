@@ -19,6 +19,7 @@ from racegate.targets.common.environment import (
     Environment,
     read_wanted,
     run_pip,
+    sources_alone,
 )
 from racegate.targets.common.setup.before import check_tried
 from racegate.targets.common.setup.progress import WatchedCommand
@@ -265,3 +266,20 @@ def test_a_release_whose_torch_is_gone_is_set_up_again(cache: Path) -> None:
     with pytest.raises(BadInput, match=r"racegate vllm setup --release 0\.22\.1"):
         VLLM.environment_of("0.22.1")
     assert VLLM.set_up("0.22.1", lambda text: None, run=Pip()).is_ready
+
+
+def test_a_release_imports_racegate_and_nothing_that_lies_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a checkout as it is; installed, by links to racegate's own packages alone."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    site = tmp_path / "site-packages"
+    for name in ("racegate", "racegate_kernels", "racegate-0.1.0.dist-info", "numpy"):
+        (site / name).mkdir(parents=True)
+    (site / "racegate" / "__init__.py").write_text("")
+    for _ in range(2):
+        alone = sources_alone(site / "racegate")
+        assert {path.name for path in alone.iterdir()} == {"racegate", "racegate_kernels"}
+        assert (alone / "racegate" / "__init__.py").is_file()
+    (site / "racegate-0.1.0.dist-info").rmdir()
+    assert sources_alone(site / "racegate") == site

@@ -62,7 +62,9 @@ from racegate.targets.adapters.conformance import (
     ConformanceCheck,
     conform,
     demand_conformance,
+    racing_in,
 )
+from racegate.targets.adapters.errors import AdapterError
 from racegate.targets.adapters.judge import LANDINGS_MAX, AdapterCommand, AdapterJudge, AdapterLook
 from racegate.targets.adapters.process import Limits
 from racegate.targets.adapters.target import NOTHING
@@ -205,15 +207,16 @@ def gate(
 ) -> None:
     """Run the conformance kit, and then every scenario of a folder.
 
-    A scenario that the engine cannot run leaves the gate INCONCLUSIVE (exit code 4). Beside a base
-    what both have in common is no finding, and what neither can run is left out.
+    A scenario that the engine cannot run leaves the gate INCONCLUSIVE (exit code 4). What races in
+    the kit already is a finding if a scenario shows it. Beside a base what both have in common is
+    no finding, and what neither can run is left out.
     """
     loaded = without(loaded_scripts(folder_of_scripts(scenarios)), left_out)
     looked: list[AdapterLook] = []
     how = partial(_judge_of, device=device, landings=landings)
     with ExitStack() as stack:
-        engine = _conforming(stack, command, limits)
-        hello = engine[0].hello
+        engine = _started(stack, command, limits)
+        hello, racing = engine[0].hello, racing_in(engine[0])
         base = None if not against else _conforming(stack, shlex.split(against), limits)
         with named("scenarios", total=len(loaded)) as on_scenario:
             for script in loaded:
@@ -222,6 +225,8 @@ def gate(
     judged = [one.result for one in looked]
     files = {scenario.name: str(path) for path, scenario in loaded}
     benign = benign_of(strict)
+    if racing and gated(judged).exit_code(benign) is not ExitCode.FINDING:
+        raise AdapterError(racing)
     ratchet = ratchet_of(judged, ci, benign)
     found = gated(judged, ratchet)
     code = found.exit_code(benign)
@@ -243,11 +248,15 @@ def gate(
 StartedAdapter = tuple[Adapter, tuple[str, ...]]  # with the command that started it
 
 
+def _started(stack: ExitStack, command: Sequence[str], limits: Limits) -> StartedAdapter:
+    return stack.enter_context(Adapter(command, limits=limits)), tuple(command)
+
+
 def _conforming(stack: ExitStack, command: Sequence[str], limits: Limits) -> StartedAdapter:
     """An engine that is to be believed. Raises AdapterError."""
-    adapter = stack.enter_context(Adapter(command, limits=limits))
-    demand_conformance(adapter)
-    return adapter, tuple(command)
+    started = _started(stack, command, limits)
+    demand_conformance(started[0])
+    return started
 
 
 def _judge_of(

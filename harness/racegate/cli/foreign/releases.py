@@ -67,7 +67,7 @@ from racegate.report.targets.releases import print_engine_verdict
 from racegate.report.targets.results import Reasons, print_comparison, print_target_gate
 from racegate.scenario.errors import BadInputError
 from racegate.scenario.files import load_for, script_file
-from racegate.scenario.spec import Scenario
+from racegate.scenario.spec import DRAFT_LEN_MAX, Scenario
 from racegate.scenario.untrusted.text import many
 from racegate.targets.common.environment import EnginePackage
 from racegate.targets.common.judge import RUNS_MAX, ReleaseVerdict, judge, judge_under
@@ -84,7 +84,7 @@ from racegate.targets.sglang.environment import SGLANG
 from racegate.targets.sglang.wire import ModelKind, Repair
 from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.environment import VLLM
-from racegate.targets.vllm.wire import ModelRunner, StateMode
+from racegate.targets.vllm.wire import DRAFTS_USUAL, LayerMode, ModelRunner, StateMode
 
 ReleaseOption = Annotated[
     str, typer.Option("--release", metavar="X", help="A version, as the package index has it.")
@@ -111,11 +111,21 @@ def vllm_cell(
     fidelity: Annotated[
         Fidelity, typer.Option("--fidelity", help="full: the model computes what it says.")
     ] = Fidelity.HOLLOW,
+    drafts: Annotated[
+        int,
+        typer.Option("--drafts", min=0, max=DRAFT_LEN_MAX, help="Of a request in a step; 0: none."),
+    ] = DRAFTS_USUAL,
+    layers: Annotated[LayerMode, typer.Option("--layers", help="Of the model.")] = LayerMode.HYBRID,
 ) -> Cell:
     """The options that say which vLLM is judged."""
-    checkout = None if path is None else str(path)
     return Cell(
-        release=release, checkout=checkout, runner=runner, mode=cache_mode, fidelity=fidelity
+        release=release,
+        checkout=None if path is None else str(path),
+        runner=runner,
+        mode=cache_mode,
+        fidelity=fidelity,
+        drafts=drafts,
+        layers=layers,
     )
 
 

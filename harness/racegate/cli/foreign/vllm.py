@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -30,12 +30,12 @@ from racegate.cli.sets import with_set
 from racegate.history.outcome import SCHEMA
 from racegate.jobs.environment import environment
 from racegate.jobs.foreign.edited import EditedRelease
-from racegate.measure.evaluation.foreign.results import ReleaseSpec
-from racegate.report.measured.faults import print_source_mutants, render_release_mutants
-from racegate.report.measured.objects import ReleaseMutationObject
 from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.environment import VLLM
 from racegate.targets.vllm.sources import MUTATED
+
+if TYPE_CHECKING:
+    from racegate.measure.evaluation.foreign.results import ReleaseSpec
 
 SAMPLE = 150
 
@@ -75,9 +75,12 @@ def mutate(
     for library in ("libcst", "coverage"):
         if find_spec(library) is None:
             fail(f"mutating the source needs {library}: pip install 'racegate[test]'")
-    # Only here is libcst needed.
+    # Only here is libcst needed, and what measures the tool.
     from racegate.measure.evaluation.foreign.job import mutate_release
+    from racegate.measure.evaluation.foreign.results import ReleaseSpec
     from racegate.measure.evaluation.source.results import score_of
+    from racegate.report.measured.faults import print_source_mutants, render_release_mutants
+    from racegate.report.measured.objects import ReleaseMutationObject
 
     folder = folder_of_scripts(scenarios, VLLM.name)
     loaded = without(loaded_scripts_for(VLLM.title, folder), left_out)

@@ -11,7 +11,7 @@ import msgspec
 import typer
 from rich.live import Live
 
-from racegate.cli.options import JsonOption, stderr_console, stdout_console, tell
+from racegate.cli.options import JsonOption, fail, stderr_console, stdout_console, tell
 from racegate.cli.sets import CampaignOptions, campaign_options, link_to, with_set
 from racegate.device.cuda.torch import gpu_count
 from racegate.jobs.campaign import Campaign
@@ -46,6 +46,8 @@ def fleet(
     json: JsonOption = None,
 ) -> None:
     """Search the same scenarios on several targets: revisions, releases, adapters, devices."""
+    if options.webhook is not None:
+        fail("--webhook is of a campaign on one target: fuzz, or search of vllm, sglang and others")
     given = load_fleet(file)
     targets = [_resolved(target) for target in given.targets]
     seed, workers = options.seed, options.workers

@@ -7,12 +7,14 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Any
 
 import numpy as np
 import torch
 
+from racegate.history.finding import Frame
+from racegate.interpose.device.frames import is_compiled_file, is_program_file
 from racegate.interpose.device.graphs import Graphs
 from racegate.interpose.device.library import Library
 from racegate.interpose.device.session import Session
@@ -23,6 +25,12 @@ from racegate.interpose.kernels.interpreted.libdevice import (
     is_libdevice,
     is_of_libdevice,
     own_functions,
+)
+from racegate.interpose.kernels.interpreted.programs import (
+    MAY_BE_ORDERED,
+    ProgramAccess,
+    ProgramRace,
+    judge_programs,
 )
 from racegate.interpose.kernels.interpreted.reductions import combine_slices
 from racegate.interpose.kernels.memo import Call, Memo, call_of
@@ -36,6 +44,8 @@ _FAILURES = (
     ArithmeticError,
 )  # fmt: skip
 
+Noted = tuple[Any, int, bool]  # addresses, bytes of each, whether they are written
+
 _set_eval_frame = torch._C._dynamo.eval_frame.set_eval_frame
 
 
@@ -44,6 +54,7 @@ class TritonKernels:
 
     refuse: called with the name of what cannot be computed, must not return
     memo: of launches that need not run again, for who makes many runs
+    on_race: told of two programs of a launch that nothing orders, with the name of the kernel
     """
 
     def __init__(
@@ -53,6 +64,7 @@ class TritonKernels:
         graphs: Graphs,
         refuse: Callable[[str], None],
         memo: Memo | None = None,
+        on_race: Callable[[str, ProgramRace], None] | None = None,
     ) -> None:
         self._session = session
         self._library = library
@@ -60,7 +72,9 @@ class TritonKernels:
         self._refuse = refuse
         self._noting: list[tuple[Any, int, bool]] | None = None
         self._atomics: list[tuple[Any, int, bool]] = []
+        self._touches: list[ProgramAccess] = []
         self._memo = memo
+        self._on_race = on_race
 
     def patch(self, interpreter: ModuleType) -> None:
         """interpreter: triton.runtime.interpreter, just imported."""
@@ -152,6 +166,7 @@ class TritonKernels:
                 if call is not None:
                     self._to_cpu(args, kwargs)  # opens the pages that it may touch
                 result, reads, writes = self._run(lambda: run(args, kwargs), call)
+                self._judge(name)
             session.issue(kind, stream, reads, writes, None)
             return result
 
@@ -181,7 +196,7 @@ class TritonKernels:
                 return None, *footprint
             memo.begin()
         noted: list[tuple[Any, int, bool]] = []
-        self._noting, self._atomics = noted, []
+        self._noting, self._atomics, self._touches = noted, [], []
         try:
             result = run()
         finally:
@@ -191,6 +206,16 @@ class TritonKernels:
             loaded = ranges_of(self._atomics, is_write=True)
             memo.end(call, reads, merged((*reads, *loaded)), writes)
         return result, reads, writes
+
+    def _judge(self, name: str) -> None:
+        """Whether two programs of the launch race that has just run."""
+        races, handed = judge_programs(self._touches)
+        self._touches = []
+        if handed:
+            self._session.not_seen[MAY_BE_ORDERED] += handed
+        if self._on_race is not None:
+            for race in races:
+                self._on_race(name, race)
 
     def _to_cpu(self, args: Any, kwargs: Any) -> tuple[list[Any], dict[str, Any]]:
         def alias(value: Any) -> Any:
@@ -213,6 +238,8 @@ class TritonKernels:
                 mask = args[mask_at] if mask_at is not None else None
                 noted = noted_addresses(args[pointer_at], mask, is_write=is_write)
                 self._noting.append(noted)
+                if self._session.is_recording:
+                    self._touches.append(touch_of(builder, name, noted, args, len(self._touches)))
                 if is_write and self._memo is not None:
                     self._memo.note_store(lambda: ranges_of([noted], is_write=True))
                     if name.startswith("create_atomic"):
@@ -316,6 +343,44 @@ def noted_addresses(pointers: Any, mask: Any, *, is_write: bool) -> tuple[Any, i
         addresses = np.broadcast_to(addresses, shape)[np.broadcast_to(chosen, shape)]
     size = max(1, pointers.get_element_ty().primitive_bitwidth // 8)
     return np.array(addresses, dtype=np.uint64).reshape(-1), size, is_write
+
+
+def touch_of(builder: Any, name: str, noted: Noted, args: Sequence[Any], at: int) -> ProgramAccess:
+    """What a program does by a method of the builder. args: of it; at: how many before it"""
+    addresses, size, is_write = noted
+    (x, y, z), (width, height, _) = builder.grid_idx, builder.grid_dim
+    is_atomic = name.startswith("create_atomic")
+    values = None
+    if is_write and not is_atomic:
+        mask = np.asarray(args[2].data, dtype=bool)
+        values = np.asarray(args[1].data)
+        shape = np.broadcast_shapes(np.shape(args[0].data), mask.shape, values.shape)
+        values = np.broadcast_to(values, shape)[np.broadcast_to(mask, shape)].reshape(-1)
+    return ProgramAccess(
+        addresses=addresses,
+        size=size,
+        program=x + width * (y + height * z),
+        at=at,
+        place=_place(),
+        is_write=is_write,
+        is_atomic=is_atomic,
+        values=values,
+    )
+
+
+def _place() -> Frame:
+    """The line of the kernel, or of a function that it calls, that is being interpreted."""
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None and not _is_of_kernel(frame.f_code.co_filename):
+        frame = frame.f_back
+    if frame is None:
+        return ("", 0, "")
+    return frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_qualname
+
+
+@cache
+def _is_of_kernel(file: str) -> bool:
+    return is_program_file(file) or is_compiled_file(file)
 
 
 def ranges_of(noted: list[tuple[Any, int, bool]], *, is_write: bool) -> Ranges:

@@ -89,3 +89,10 @@ def end_as_python_does(session: Session) -> None:
     left = len(sys._current_frames().keys() - session.host_threads.ours) - 1
     if left:
         session.not_seen[THREADS_LEFT] += left
+
+
+def end_leftovers(*, is_told: bool) -> None:
+    """Ends what a program has left behind, and names it on standard error."""
+    for name in end_children():
+        if is_told:
+            print(f"racegate: ended {name}, which the program had left behind", file=sys.stderr)

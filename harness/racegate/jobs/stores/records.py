@@ -19,6 +19,7 @@ from racegate.scenario.untrusted.text import quoted
 
 STATE_SCHEMA = "racegate.campaign/5"
 STATE_BYTES_MAX = 1 << 24
+MOMENTS_MAX = 128
 
 
 class RecordError(Exception):
@@ -37,6 +38,21 @@ class Sighting(StrictStruct, frozen=True, kw_only=True):
 
     first: float
     last: float
+
+
+class CampaignMoment(StrictStruct, frozen=True, kw_only=True):
+    """How far a campaign was. at: when, seconds since 1970; done: scenarios looked at until then"""
+
+    at: float
+    done: int
+
+
+def with_moment(
+    moments: Sequence[CampaignMoment], now: CampaignMoment
+) -> tuple[CampaignMoment, ...]:
+    """With one more; of very many, every second is left out, but the first and the last."""
+    found = (*moments, now)
+    return found if len(found) <= MOMENTS_MAX else (*found[:-1:2], now)
 
 
 class WorkerState(StrEnum):
@@ -76,6 +92,8 @@ class CampaignState(StrictStruct, frozen=True, kw_only=True):
     set_aside: scenarios of which nothing is known
     seen: when each signature of `hits` was seen; workers: of the last run, as it wrote this
     target: what was judged, of a fleet; empty for the engine that is installed
+    began: when its last run did, seconds since 1970, 0 in files of an earlier version
+    moments: how far it was when, in order
     """
 
     schema: str
@@ -96,6 +114,12 @@ class CampaignState(StrictStruct, frozen=True, kw_only=True):
     seen: dict[str, Sighting] = msgspec.field(default_factory=dict)
     workers: tuple[WorkerRecord, ...] = ()
     target: str = ""
+    began: float = 0.0
+    moments: tuple[CampaignMoment, ...] = ()
+
+    def done_after(self, moment: float) -> int:
+        """How many scenarios were surely looked at after a moment, in seconds since 1970."""
+        return self.done - next((one.done for one in self.moments if one.at >= moment), self.done)
 
 
 def code_of(state: CampaignState, *, excused: Sequence[str]) -> ExitCode:

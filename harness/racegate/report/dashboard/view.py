@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from racegate.explore.features.summary import summarise
 from racegate.history.outcome import SCHEMA
 from racegate.history.witness import Witness
-from racegate.jobs.findability import CampaignFinding, listed
+from racegate.jobs.findability import CampaignFinding, listed, seen_in
 from racegate.jobs.fleet.matrix import TargetMatrix
 from racegate.jobs.stores.records import CampaignState, KeptFinding, Sighting
 from racegate.jobs.stores.witnesses import requests_in, scenario_in
@@ -38,14 +38,6 @@ def view_of(
         ),
         targets=targets,
     )
-
-
-def seen_in(states: Iterable[CampaignState], signature: str) -> Sighting | None:
-    """When any of them saw a signature; None if none says."""
-    seen = [state.seen[signature] for state in states if signature in state.seen]
-    if not seen:
-        return None
-    return Sighting(first=min(at.first for at in seen), last=max(at.last for at in seen))
 
 
 def name_of(signature: str) -> str:
@@ -88,6 +80,7 @@ def _finding(kept: KeptFinding, entry: CampaignFinding, seen: Sighting | None) -
         seed=kept.seed,
         scenario=kept.index,
         findability=entry.findability,
+        status=entry.status,
         seen=seen,
         fault=witness.fault if isinstance(witness, Witness) else None,
         holds=tuple(witness.holds),

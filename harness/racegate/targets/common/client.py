@@ -64,19 +64,29 @@ class Engine:
         plan: Plan,
         *,
         plant: Observed | None = None,
+        spoils: str = "",
         timeout_s: float | None = None,
         edit: SourceEdit | None = None,
         traces: bool = False,
     ) -> ReleaseRun:
-        """One run in a process of its own. plant: what is made wrong behind the runner's back
+        """One run in a process of its own. plant, spoils: what is made wrong behind the runner's
+            back, spoils as a pattern of the names of tensors
         timeout_s: seconds that it may take; None for those of the engine
         edit: what the engine's own code is in it; traces: the lines of it that run are told
         """
         timeout_s = self._run_s if timeout_s is None else timeout_s
         self.runs += 1
         base = self._base[1] if self._base is not None and self._base[0] == scenario else None
-        task = Task(scenario=scenario, plan=plan, result="", plant=plant, edit=edit, traces=traces)
-        is_other = plant is not None or edit is not None
+        task = Task(
+            scenario=scenario,
+            plan=plan,
+            result="",
+            plant=plant,
+            spoils=spoils,
+            edit=edit,
+            traces=traces,
+        )
+        is_other = plant is not None or bool(spoils) or edit is not None
         if base is None or plan.is_recording or not plan.holds or is_other:
             told = self._ask(task, timeout_s)
         else:

@@ -6,6 +6,7 @@ Compiled kernels are not installed: none is called. What serves models over a ne
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import subprocess
@@ -26,6 +27,7 @@ from racegate.targets.common.setup.progress import Say, WatchedCommand, failure_
 EXTRAS_LEFT_OUT = ("[image]",)
 _REQUIREMENT = re.compile(r"^Requires-Dist: ([A-Za-z0-9._-]+)(\[[^\]]*\])?\s*([^;]*)(;.*)?$")
 DONE = "racegate-done"
+_PACKAGE = Path(__file__).parents[2]
 TORCH_OLDEST = (2, 9)
 _TORCH = "racegate_torch.pth"  # where an environment's torch is
 # Requirements with all that they depend on: nothing is to be resolved, built or compiled for them.
@@ -77,7 +79,7 @@ class Environment:
 
     def variables(self, kind: DeviceKind = DeviceKind.VIRTUAL) -> dict[str, str]:
         """The environment of the engine's process, with its device. Raises BadInput."""
-        paths = [str(Path(__file__).parents[3])]
+        paths = [str(sources_alone(_PACKAGE))]
         if self.checkout is not None:
             paths.insert(0, str(self.checkout))
         return {
@@ -93,7 +95,7 @@ class Environment:
     def device(self, kind: DeviceKind) -> dict[str, str]:
         """What puts a device under this environment's torch: variables. Raises BadInput."""
         command = [str(self.python), "-m", "racegate.targets.common.variables", kind.value]
-        variables = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
+        variables = {**os.environ, "PYTHONPATH": str(sources_alone(_PACKAGE))}
         done = subprocess.run(command, capture_output=True, text=True, env=variables)
         if done.returncode:
             raise BadInput(done.stderr.strip())
@@ -228,6 +230,26 @@ def read_listed(path: Path) -> tuple[str, ...]:
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(f"{path} cannot be read as a list of requirements: {error}") from error
     return tuple(line for line in lines if line)
+
+
+def sources_alone(package: Path) -> Path:
+    """A folder from which an engine's process can import racegate, and nothing else that lies
+    beside it: where racegate is installed, its numpy would come before that of the release.
+
+    package: where racegate is
+    """
+    beside = package.parent
+    if not any(beside.glob("*.dist-info")):
+        return beside
+    folder = cache_folder("alone") / hashlib.sha256(str(package).encode()).hexdigest()[:16]
+    folder.mkdir(parents=True, exist_ok=True)
+    for one in beside.glob(f"{package.name}*"):
+        link = folder / one.name
+        if one.is_dir() and one.suffix == "" and not link.is_symlink():
+            made = folder / f".{one.name}.{os.getpid()}"
+            made.symlink_to(one, target_is_directory=True)
+            made.replace(link)
+    return folder
 
 
 def cache_folder(engine: str) -> Path:

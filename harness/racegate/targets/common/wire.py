@@ -72,6 +72,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     """Run this scenario under this plan, and write what came of it there.
 
     plant: what is made wrong behind the runner's back, in one step
+    spoils: likewise, a pattern of the names of tensors that are; empty for none
     turn: of the engine's loop; before it the run is as one in which nothing is held
     plain: what the model says in plain decoding, by request, if it computes that
     lands: the run, which holds one operation as long as it can, is forked at each gap that it comes
@@ -83,6 +84,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     plan: Plan
     result: str
     plant: Observed | None = None
+    spoils: str = ""
     turn: int = 0
     run_mode: RunMode = msgspec.field(default=RunMode.WHOLE, name="course")
     plain: dict[str, tuple[int, ...]] = {}

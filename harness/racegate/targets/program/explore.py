@@ -92,7 +92,7 @@ class Pairs:
         if unrealised:
             reasons.append(f"{unrealised} sets of holds of which one kept nothing back")
         reasons += [
-            f"[{race.signature}]: threads and parts of a graph have more orders"
+            f"[{race.signature}]: threads, parts of a graph or of a launch have more orders"
             for race in runs.base.findings
             if _has_more_orders(race) and runs.harm_of(race) is None
         ]
@@ -160,6 +160,8 @@ def _held_alone(race: Race) -> list[str]:
 
 def _has_more_orders(race: Race) -> bool:
     """Whether holding the first operation back is not all that could happen: a thread goes on when
-    another waits for it, and the parts of a graph run at times of their own.
+    another waits for it, the parts of a graph run at times of their own, and of what races inside
+    one launch (which has no pairs) nothing can be held.
     """
-    return race.first.is_host or "graph" in (race.first.operation, race.second.operation)
+    has_graph = "graph" in (race.first.operation, race.second.operation)
+    return race.first.is_host or has_graph or not race.pairs

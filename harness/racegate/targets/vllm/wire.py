@@ -9,6 +9,7 @@ from enum import StrEnum
 REQUESTS_MAX = 30  # as many as the scripted model has tokens for
 TOKENS_MAX = 512  # of one request
 STEPS = (7, 57)  # from one token of the scripted model to the next, upwards or downwards
+DRAFTS_USUAL = 3  # of a request in a step
 TEMPERATURE_MAX = 0.1  # up to which the scripted token is certain, penalties and all
 
 
@@ -17,6 +18,13 @@ class ModelRunner(StrEnum):
 
     V1 = "v1"
     V2 = "v2"
+
+
+class LayerMode(StrEnum):
+    """Which layers the model has. HYBRID: recurrent ones beside attention"""
+
+    HYBRID = "hybrid"
+    ATTENTION = "attention"
 
 
 class StateMode(StrEnum):

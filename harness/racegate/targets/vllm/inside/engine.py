@@ -6,6 +6,7 @@ import dataclasses
 import inspect
 import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,6 @@ from racegate.targets.vllm.inside.model import VOCAB, Script, config
 from racegate.targets.vllm.inside.sampling import watch_sampling
 from racegate.targets.vllm.inside.truth.compare import Truth
 from racegate.targets.vllm.inside.watch import (
-    DRAFT_LEN,
     RunnerWatch,
     name_of,
     watch_attention,
@@ -48,30 +48,41 @@ from racegate.targets.vllm.inside.watch_steps import (
     watch_masks,
     watch_previous,
 )
-from racegate.targets.vllm.wire import ModelRunner, StateMode
+from racegate.targets.vllm.wire import LayerMode, ModelRunner, StateMode
 
 BLOCKS_BYTES = 32 << 20
 
 
-def start(folder: Path, *, cache_mode: str, fidelity: Fidelity) -> Any:
+@dataclass(frozen=True, slots=True)
+class EngineSettings:
+    """What the engine is started with. drafts: of a request in a step, 0 for no speculation"""
+
+    runner: ModelRunner
+    mode: StateMode
+    fidelity: Fidelity
+    drafts: int
+    layers: LayerMode
+
+
+def start(folder: Path, asked: EngineSettings) -> Any:
     """vLLM's engine core and its worker, in this process. folder: for the model's files."""
     from vllm.engine.arg_utils import EngineArgs
     from vllm.v1.engine.llm_engine import LLMEngine
 
-    (folder / "config.json").write_text(json.dumps(config()))
+    (folder / "config.json").write_text(json.dumps(config(asked.layers)))
     known = inspect.signature(EngineArgs.__init__).parameters
     arguments: dict[str, Any] = {
         "model": str(folder),
         "load_format": "dummy",
         "skip_tokenizer_init": True,
-        "speculative_config": _speculation(),
+        "speculative_config": _speculation(asked.drafts) if asked.drafts else None,
         "enforce_eager": True,
         "max_model_len": 512,
         "max_num_seqs": 4,
         "max_num_batched_tokens": 256,
-        "dtype": "float32" if fidelity is Fidelity.HOLLOW else "float16",
-        "enable_prefix_caching": cache_mode != "none",
-        "mamba_cache_mode": cache_mode,
+        "dtype": "float32" if asked.fidelity is Fidelity.HOLLOW else "float16",
+        "enable_prefix_caching": asked.mode is not StateMode.NONE,
+        "mamba_cache_mode": asked.mode if asked.layers is LayerMode.HYBRID else None,
         "kv_cache_memory_bytes": BLOCKS_BYTES,
         "async_scheduling": True,
         "attention_backend": "TRITON_ATTN",
@@ -111,15 +122,15 @@ def check_started(engine: Any, *, runner: ModelRunner, mode: StateMode) -> None:
         raise RuntimeError("this release does not schedule speculative decoding asynchronously")
     has_prefixes = bool(config.cache_config.enable_prefix_caching)
     known = getattr(config.cache_config, "mamba_cache_mode", "all" if has_prefixes else "none")
-    if known != mode:
+    if known != mode and state_block_of(engine.engine_core.engine_core.scheduler):
         raise RuntimeError(f"this release keeps recurrent states in mode {known!r}")
 
 
-def _speculation() -> dict[str, Any]:
+def _speculation(drafts: int) -> dict[str, Any]:
     from vllm.config.speculative import SpeculativeConfig
 
     names = {field.name for field in dataclasses.fields(SpeculativeConfig)}
-    chosen = {"method": "mtp", "num_speculative_tokens": DRAFT_LEN}
+    chosen = {"method": "mtp", "num_speculative_tokens": drafts}
     return chosen | ({"attention_backend": "TRITON_ATTN"} if "attention_backend" in names else {})
 
 
@@ -137,7 +148,7 @@ def _kernels() -> dict[str, Any] | None:
 class Driver:
     """Runs scenarios on a started engine."""
 
-    def __init__(self, engine: Any, session: EngineSession, fidelity: Fidelity) -> None:
+    def __init__(self, engine: Any, session: EngineSession, asked: EngineSettings) -> None:
         self._engine = engine
         self._core = engine.engine_core.engine_core
         self.runner = runner_of(engine)
@@ -145,13 +156,20 @@ class Driver:
         cache = engine.vllm_config.cache_config
         moves = getattr(cache, "mamba_cache_mode", StateMode.NONE) != StateMode.NONE
         self.groups, numbers = groups_of(scheduler, moves=moves)
-        self.watch = RunnerWatch(session, state_block=state_block_of(scheduler), numbers=numbers)
+        self._draft_len = asked.drafts
+        self.watch = RunnerWatch(
+            session,
+            state_block=state_block_of(scheduler),
+            draft_len=asked.drafts,
+            numbers=numbers,
+        )
         self._session = session
         self._script: Script | None = None
+        self._spoils = ""  # names of tensors that are made wrong in a run
         self._prompts: dict[str, int] = {}
         session.listener.name_buffers(named_buffers(self.runner, plants.PACKAGE))
         self._computed: Computed | None = None
-        self._replace_models(session, fidelity)
+        self._replace_models(session, asked.fidelity)
         self._watch()
 
     def _replace_models(self, session: EngineSession, fidelity: Fidelity) -> None:
@@ -164,8 +182,9 @@ class Driver:
             hollow.replace(
                 self.runner.model, lambda *given: self.script.target(*given), name="model"
             )
-        drafter = getattr(self.runner, "drafter", None) or self.runner.speculator
-        hollow.replace(drafter.model, lambda *given: self.script.draft(*given), name="drafter")
+        if self._draft_len:
+            drafter = getattr(self.runner, "drafter", None) or self.runner.speculator
+            hollow.replace(drafter.model, lambda *given: self.script.draft(*given), name="drafter")
 
     @property
     def script(self) -> Script:
@@ -184,6 +203,8 @@ class Driver:
             watch_conditions(watch, scheduled, self._prompts)
             if watch.plant is not None and watch.step == plants.STEP:
                 plants.plant(self._session.session, runner, scheduled, watch.plant)
+            if self._spoils and watch.step == plants.STEP:
+                plants.spoil(self._session.session, runner, self._spoils)
             return execute(scheduled, *args, **kwargs)
 
         runner.execute_model = execute_model
@@ -194,7 +215,8 @@ class Driver:
         watch_layers(watch, rows)
         watch_sampling(watch, rows)
         watch_masks(watch, runner, rows)
-        watch_drafting(watch, runner, rows)
+        if self._draft_len:
+            watch_drafting(watch, runner, rows)
         watch_scheduler(watch, self._core.scheduler)
         watch_zeroing(watch)
         watch_penalties(watch)
@@ -238,14 +260,16 @@ class Driver:
         scenario: Scenario,
         *,
         plant: Observed | None = None,
+        spoils: str = "",
         plain: dict[str, tuple[int, ...]] | None = None,
         is_plain: bool = False,
         on_turn: Callable[[int], None] | None = None,
     ) -> dict[str, tuple[int, ...]]:
-        """Delivered tokens by request. plant: what is made wrong; the run ends soon behind it
+        """Delivered tokens by request. plant, spoils: what is made wrong; the run ends behind it
         plain: what the model says in plain decoding, if it computes that; is_plain: of that run
         on_turn: called before each turn of the loop, with its number
         """
+        self._spoils = spoils
         self._script = self._script_of(scenario, plain or {}, lies=plant is Observed.TOKENS)
         has_grammars = any(one.grammar_modulus for one in scenario.requests)
         self.watch.begin(plant, has_grammars=has_grammars)
@@ -266,7 +290,7 @@ class Driver:
                     break
                 watch.begin_step()
                 continue
-            if plant is not None and watch.step > plants.STEP:
+            if (plant is not None or spoils) and watch.step > plants.STEP:
                 break
             limit_drafts(self._core.scheduler, scenario, watch.step + 1, is_plain=is_plain)
             for output in engine.step():
@@ -281,9 +305,9 @@ class Driver:
     ) -> Script:
         device = "cuda" if self._session.kind is DeviceKind.CUDA else "cpu"
         if self._computed is None:
-            return Script(scenario, draft_len=DRAFT_LEN, lies=lies, device=device)
+            return Script(scenario, draft_len=self._draft_len, lies=lies, device=device)
         self._computed.begin(lies=lies)
-        return Known(scenario, plain, draft_len=DRAFT_LEN, device=device)
+        return Known(scenario, plain, draft_len=self._draft_len, device=device)
 
     def drain(self) -> None:
         """Takes in the steps that are still in flight when all requests are done."""

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from racegate.scenario.spec import Scenario
-from racegate.targets.vllm.wire import REQUESTS_MAX, TOKENS_MAX
+from racegate.targets.vllm.wire import REQUESTS_MAX, TOKENS_MAX, LayerMode
 
 WIDTH = 64
 VOCAB = 2048
@@ -23,8 +23,12 @@ PLACES_MAX = TOKENS_MAX + 8  # with drafts behind the last token; nothing is wro
 Tensor = Any  # torch is untyped here
 
 
-def config() -> dict[str, Any]:
-    """A tiny hybrid with multi-token prediction: one gated-delta layer, one of attention."""
+def config(layers: LayerMode = LayerMode.HYBRID) -> dict[str, Any]:
+    """A tiny model with multi-token prediction: one gated-delta layer and one of attention, or two
+    of attention.
+    """
+    is_hybrid = layers is LayerMode.HYBRID
+    first = "linear_attention" if is_hybrid else "full_attention"
     return {
         "architectures": ["Qwen3NextForCausalLM"],
         "model_type": "qwen3_next",
@@ -54,7 +58,7 @@ def config() -> dict[str, Any]:
         "num_experts": 0,
         "norm_topk_prob": True,
         "mlp_only_layers": [],
-        "layer_types": ["linear_attention", "full_attention"],
+        "layer_types": [first, "full_attention"],
         "num_nextn_predict_layers": 1,
         "bos_token_id": 1,
         "eos_token_id": 2,

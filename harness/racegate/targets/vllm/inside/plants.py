@@ -25,6 +25,7 @@ _KEPT = {
     Observed.SLOTS: re.compile(r"block_tables?(\.|$)"),
 }
 _INTEGERS = (torch.int32, torch.int64)
+_NUMBERS = (*_INTEGERS, torch.float32)
 
 
 def plant(session: Session, runner: Any, scheduled: Any, what: Observed) -> int:
@@ -48,4 +49,19 @@ def plant(session: Session, runner: Any, scheduled: Any, what: Observed) -> int:
             else:
                 alias.add_(1)
 
+    return len(kept)
+
+
+def spoil(session: Session, runner: Any, pattern: str) -> int:
+    """Makes the runner's own tensors of these names wrong, on host and device; how many there are.
+
+    pattern: a regular expression
+    """
+    named = re.compile(pattern)
+    tensors = [t for path, t in shared_tensors(runner, PACKAGE) if named.search(path)]
+    kept = [tensor for tensor in tensors if tensor.dtype in _NUMBERS]
+    with session.own(), torch.no_grad():
+        for tensor in kept:
+            alias = alias_of(session, tensor) if tensor.is_cuda else tensor
+            alias.add_(1)
     return len(kept)

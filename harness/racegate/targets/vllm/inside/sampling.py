@@ -7,6 +7,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from contextlib import suppress
+from functools import wraps
 from importlib import import_module
 from typing import Any
 
@@ -53,6 +54,7 @@ def _watched(
     """A function of the release, of whose arguments and result something is observed."""
     signature = inspect.signature(plain)
 
+    @wraps(plain)
     def call(*args: Any, **kwargs: Any) -> Any:
         given = signature.bind(*args, **kwargs).arguments
         if see is not _see_states:

@@ -1,5 +1,6 @@
 """The engine's process, which is started as
-`python -m racegate.targets.vllm.inside.serve FOLDER RUNNER MODE FIDELITY JOBS ANSWERS`.
+`python -m racegate.targets.vllm.inside.serve FOLDER RUNNER MODE FIDELITY DRAFTS LAYERS`, with the
+ends of two pipes behind it.
 
 Runs in vLLM's environment with the virtual CUDA runtime preloaded. The engine starts once; each
 task runs in a forked process, so that a search over many schedules pays for one start.
@@ -40,9 +41,9 @@ from racegate.targets.common.inside.session import EngineSession
 from racegate.targets.common.inside.sources import LineTracer, edit_source
 from racegate.targets.common.wire import FAILED, Fidelity, ReleaseRun, RunMode, Task
 from racegate.targets.vllm.inside import plants, standins
-from racegate.targets.vllm.inside.engine import Driver, check_started, start
+from racegate.targets.vllm.inside.engine import Driver, EngineSettings, check_started, start
 from racegate.targets.vllm.inside.watch import find_wrong
-from racegate.targets.vllm.wire import ModelRunner, StateMode
+from racegate.targets.vllm.wire import LayerMode, ModelRunner, StateMode
 
 _OWN = Path(__file__).parents[1]
 COMPARISONS_MAX = 2  # turns before which a run is compared: who notes what the host hears is slower
@@ -66,10 +67,10 @@ class Host:
         self,
         library: Path,
         folder: Path,
-        cell: tuple[ModelRunner, StateMode, Fidelity],
+        asked: EngineSettings,
         kind: DeviceKind,
     ) -> None:
-        runner, mode, fidelity = cell
+        runner = asked.runner
         self._memo = Memo()
         self._listener = EngineListener(own=(_OWN,))
         self._child = Child(
@@ -86,11 +87,11 @@ class Host:
         self._kept = standins.prepare(device, runner=runner)
         standins.use_cuda_platform()
         standins.fit_engine()
-        engine = start(folder, cache_mode=mode, fidelity=fidelity)
+        engine = start(folder, asked)
         self._learnt = folder / "learnt"
-        check_started(engine, runner=runner, mode=mode)
+        check_started(engine, runner=runner, mode=asked.mode)
         standins.fit_started(engine)
-        self._driver = Driver(engine, device, fidelity)
+        self._driver = Driver(engine, device, asked)
         self._is_virtual = kind is DeviceKind.VIRTUAL
         self._memory = Memory(self._session.spans if self._is_virtual else ())
         self._baseline = folder / "guide"
@@ -134,6 +135,7 @@ class Host:
                 delivered = driver.run(
                     task.scenario,
                     plant=task.plant,
+                    spoils=task.spoils,
                     plain=task.plain,
                     is_plain=task.run_mode is RunMode.PLAIN,
                     on_turn=on_turn,
@@ -307,12 +309,18 @@ def main() -> None:
     """Starts the engine and serves tasks until there are no more."""
     library = Path(os.environ.pop("LD_PRELOAD").partition(":")[0])
     kind = DeviceKind(os.environ.pop(DEVICE))
-    folder, runner, mode, fidelity, *ends = sys.argv[1:7]
+    folder, runner, mode, fidelity, drafts, layers, *ends = sys.argv[1:9]
     server = JobServer.of_arguments(ends, Task)
     os.dup2(2, 1)
     with Failure() as failure:
-        cell = (ModelRunner(runner), StateMode(mode), Fidelity(fidelity))
-        host = Host(library, Path(folder), cell, kind)
+        asked = EngineSettings(
+            ModelRunner(runner),
+            StateMode(mode),
+            Fidelity(fidelity),
+            drafts=int(drafts),
+            layers=LayerMode(layers),
+        )
+        host = Host(library, Path(folder), asked, kind)
     if failure.message:
         Path(folder, FAILED).write_text(failure.message)
         sys.exit(1)

@@ -10,8 +10,8 @@ from typing import Any
 from racegate.targets.common.inside.session import EngineSession
 from racegate.targets.common.inside.watch import Values, Watch
 from racegate.targets.common.wire import Observed, Wrong
+from racegate.targets.vllm.wire import DRAFTS_USUAL
 
-DRAFT_LEN = 3
 # Of attention's metadata, on the host, by the names of several releases.
 _HOST_LENGTHS = ("seq_lens_cpu_upper_bound", "_seq_lens_cpu", "_num_computed_tokens_cpu")
 _SUFFIX = re.compile(r"-[0-9a-f]{8}$")
@@ -21,6 +21,7 @@ class RunnerWatch(Watch):
     """Observations of one run.
 
     state_block: how many tokens a block of recurrent states is for, 0 if that is not known
+    draft_len: drafts of a request in a step at most
     numbers: of the groups of layers that share a block table, by the names of the layers
     """
 
@@ -29,9 +30,11 @@ class RunnerWatch(Watch):
         session: EngineSession,
         *,
         state_block: int = 0,
+        draft_len: int = DRAFTS_USUAL,
         numbers: Mapping[str, int] | None = None,
     ) -> None:
         self.state_block = state_block
+        self.draft_len = draft_len
         self.numbers = numbers or {}
         super().__init__(session)
 
@@ -137,9 +140,11 @@ def watch_scheduler(watch: RunnerWatch, scheduler: Any) -> None:
             for r, i in rows.items()
             if output.sampled_token_ids
         }
-        for ids in tokens.values():
-            watch.counters["rejections"] += 0 < len(ids) < DRAFT_LEN + 1
-            watch.counters["full_accepts"] += len(ids) == DRAFT_LEN + 1
+        drafted = scheduled.scheduled_spec_decode_tokens
+        drafts = {name_of(one): len(drafted.get(one, ())) for one in rows}
+        for name, ids in tokens.items():
+            watch.counters["rejections"] += 0 < len(ids) < drafts[name] + 1
+            watch.counters["full_accepts"] += 0 < watch.draft_len == len(ids) - 1
             watch.counters["discarded_rows"] += not ids
         watch.on_host("sampled", step=scheduled.racegate_step, tokens=tokens)
         watch.accepted[scheduled.racegate_step] = {name: len(ids) for name, ids in tokens.items()}
@@ -231,16 +236,16 @@ def _wrong_counts(step: int, values: Values, watch: RunnerWatch) -> list[Wrong]:
         if is_drafted
         and request in true
         and used != true[request]
-        and not (used == 1 and _begins_block(values, row, watch.state_block))
+        and not (used == 1 and _begins_block(values, row, watch))
     ]
 
 
-def _begins_block(values: Values, row: int, size: int) -> bool:
+def _begins_block(values: Values, row: int, watch: RunnerWatch) -> bool:
     """Whether the request may have come into another block of recurrent states in this step or the
     one before: vLLM copies the accepted state there, and says so with a count of 1.
     """
     lengths, starts = values["seq_lens"], values["query_start"]
     assert isinstance(lengths, list) and isinstance(starts, list)
-    end = lengths[row]
-    begin = end - (starts[row + 1] - starts[row]) - (DRAFT_LEN + 1)
+    end, size = lengths[row], watch.state_block
+    begin = end - (starts[row + 1] - starts[row]) - (watch.draft_len + 1)
     return bool(size) and begin // size != (end - 1) // size

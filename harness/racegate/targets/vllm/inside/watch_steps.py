@@ -148,29 +148,10 @@ def watch_masks(watch: RunnerWatch, runner: Any, rows: Rows) -> None:
     for name in ("sampler", "rejection_sampler"):
         sampler = getattr(runner, name, None)
         if sampler is not None:
-            is_module = isinstance(sampler, torch.nn.Module)
-            owner = sampler if is_module else _called(runner, name)
-            before(owner, "forward", noted, running=running)
-
-
-class _Called:
-    """Stands before an object that is called, so that its calls can be noted."""
-
-    def __init__(self, plain: Any) -> None:
-        self._plain = plain
-        self.forward = plain.__call__
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._plain, name)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.forward(*args, **kwargs)
-
-
-def _called(runner: Any, name: str) -> _Called:
-    made = _Called(getattr(runner, name))
-    setattr(runner, name, made)
-    return made
+            if isinstance(sampler, torch.nn.Module):
+                before(sampler, "forward", noted, running=running)
+            else:
+                before(type(sampler), "__call__", noted, running=running)
 
 
 def watch_drafting(watch: RunnerWatch, runner: Any, rows: Rows) -> None:

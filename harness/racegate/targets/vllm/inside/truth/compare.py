@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from racegate.scenario.spec import Request
+from racegate.scenario.spec import DRAFT_LEN_MAX, Request
 from racegate.targets.common.inside.watch import Seen, Values
 from racegate.targets.common.wire import Wrong
 from racegate.targets.vllm.inside.truth.course import (
@@ -137,9 +138,15 @@ class Truth:
         for name, row in self._steps[step].items():
             believed = chosen[name]["computed"]
             where = f"of request {name}"
-            true = row.start + row.rejected_before
+            is_near = row.start >= TOKENS_MAX - DRAFT_LEN_MAX  # there the host cuts drafts short
+            true = None if is_near else row.start + row.rejected_before
             self._same(step, f"{CHOSEN}.computed", where, believed, true)
         self._disjoint(step)
+
+    def _is_over(self, row: RequestStep) -> bool:
+        """Whether it has all its tokens, and the host only does not know yet."""
+        request = self._course.request(row.request)
+        return row.known >= len(request.prompt) + request.max_tokens
 
     def _disjoint(self, step: int) -> None:
         """No block is two requests', but for those of a prefix that they have in common."""
@@ -291,7 +298,11 @@ class Truth:
             for at, (row, one) in enumerate(zip(rows, used, strict=False)):
                 where = f"of request {row.request} in row {at}"
                 self._same(step, f"sampling.{name}", where, one, of(self._request(row)))
-        self._by_row(step, "sampling.outputs", values, self._course.before)
+        self._by_row(step, "sampling.outputs", values, self._counted)
+
+    def _counted(self, row: RequestStep) -> list[int | None] | None:
+        """The tokens that a row's penalties count, if it has any."""
+        return self._course.before(row) if self._request(row).temperature else None
 
     def _request(self, row: RequestStep) -> Request:
         return self._course.request(row.request)
@@ -342,7 +353,7 @@ class Truth:
         modulus = request.grammar_modulus
         if not modulus or place == len(request.prompt):  # the first token may be any
             return [0, 0]
-        if before is None or place >= len(request.prompt) + request.max_tokens:
+        if before is None or self._is_over(replace(row, known=place)):
             return None  # what is sampled behind the last token is thrown away
         tokens = range(before % modulus, size, modulus)
         return [len(tokens), sum(tokens)]

@@ -1,0 +1,244 @@
+"""What is observed of vLLM's runners, and what each value is compared with.
+
+    python reports/vllm/observations.py reports/vllm/observations.json [--release 0.33.0]
+        [--runner v1] [--mode none]
+
+Runs every scenario once in each way to run the release, with nothing held, and counts which fields
+were observed and how many of their values were compared with what is true. Then makes one kind of
+the runner's own tensors wrong after the other, in a step of a scenario in which everything decodes:
+a field that none of these changes is dead. What is in the file already is kept, but for the ways
+that are asked for. Writes a page beside the file.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from racegate.interpose.outcome import Plan
+from racegate.jobs.foreign.releases import open_release
+from racegate.scenario.files import load_for
+from racegate.scenario.spec import Request, Scenario
+from racegate.targets.common.client import Engine
+from racegate.targets.common.wire import Observed, ReleaseRun
+from racegate.targets.vllm.cell import Cell
+from racegate.targets.vllm.wire import ModelRunner, StateMode
+
+ROOT = Path(__file__).parents[2]
+RUN_S = 60.0
+# Names of tensors of the runners, of which one kind is made wrong at a time.
+SPOILT = (
+    "temperature",
+    "top_[pk]",
+    "penalt",
+    "seeds",
+    "prev_positions",
+    "last_sampled|prev_sampled|draft_token",
+    "token_ids_cpu|all_token_ids",
+    "num_computed",
+    "num_tokens_no_spec|num_prompt_tokens|prefill_len|total_len",
+    "block_table",
+    "seq_lens",
+    "query_start_loc",
+    "positions",
+    "input_ids",
+    "slot_mapping",
+    "num_accepted",
+    "num_decode_draft|num_draft_tokens",
+    "bin_counts|bin_mask",
+    "bitmask",
+)
+PROBE = Scenario(
+    name="probe",
+    title="three requests that decode, sampled and under a grammar",
+    steps_max=9,
+    requests=(
+        Request(
+            name="A", arrive=0, prompt=(5, 6, 7, 8), max_tokens=40, accepts=(2,),
+            temperature=0.05, seed=3,
+        ),
+        Request(
+            name="B", arrive=1, prompt=(9, 10, 11), max_tokens=40, accepts=(3,), grammar_modulus=2
+        ),
+        Request(name="C", arrive=4, prompt=(30, 31, 32), max_tokens=40, accepts=(1,)),
+    ),
+)  # fmt: skip
+PAGE = """\
+# What is observed of vLLM's runners
+
+Written by `{command}`: every scenario of `scenarios/vllm` once in each way to run a release, with
+nothing held. *truth*: compared with what follows from the scenario and the scheduler's choices, so
+many values; *base*: compared with the base only (`--against`); *dead*: none of {kinds} kinds of the
+runner's own tensors that were made wrong changed it, one at a time; a dead field says nothing. A
+field without an entry is not observed there. Values that were not true: {untrue}.
+
+| observation | {titles} |
+|---|{rules}|"""
+
+
+class FieldCount(msgspec.Struct, frozen=True, kw_only=True):
+    """One field. observed: how often; compared: values of it, with the truth; shown: kinds of
+    tensors that change it when they are wrong
+    """
+
+    observed: int
+    compared: int
+    shown: tuple[str, ...]
+
+
+class CellCount(msgspec.Struct, frozen=True, kw_only=True):
+    """One way to run a release. untrue: what was not true, by scenario"""
+
+    release: str
+    runner: str
+    mode: str
+    fields: dict[str, FieldCount]
+    untrue: dict[str, list[str]]
+    skipped: dict[str, str]
+
+    @property
+    def way(self) -> tuple[str, str, str]:
+        """What tells it from the others."""
+        return (self.release, self.runner, self.mode)
+
+
+def main() -> None:
+    """Counts what is asked for, and writes the page of all that is known."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--release", default="0.33.0")
+    parser.add_argument("--runner", type=ModelRunner, action="append")
+    parser.add_argument("--mode", type=StateMode, action="append")
+    given = parser.parse_args()
+    known: dict[tuple[str, str, str], CellCount] = {}
+    if given.out.exists():
+        cells = msgspec.json.decode(given.out.read_bytes(), type=list[CellCount])
+        known = {cell.way: cell for cell in cells}
+    for runner in given.runner or list(ModelRunner):
+        for mode in given.mode or [StateMode.NONE, StateMode.ALIGN]:
+            counted = count(Cell(release=given.release, runner=runner, mode=mode))
+            known[counted.way] = counted
+            text = msgspec.json.format(msgspec.json.encode(sorted(known.values(), key=_way)))
+            given.out.write_bytes(text + b"\n")
+    given.out.with_suffix(".md").write_text(page(sorted(known.values(), key=_way)))
+
+
+def _way(cell: CellCount) -> tuple[str, str, str]:
+    return cell.way
+
+
+def count(cell: Cell) -> CellCount:
+    """All scenarios, then what is made wrong."""
+    observed: Counter[str] = Counter()
+    compared: Counter[str] = Counter()
+    untrue: dict[str, list[str]] = {}
+    skipped: dict[str, str] = {}
+    with open_release(cell, log=Path("/dev/null"), run_s=RUN_S) as opened:
+        for file in sorted((ROOT / "scenarios" / "vllm").glob("*.toml")):
+            scenario = load_for("vLLM", file)
+            if reason := cell.cannot_run(scenario):
+                skipped[scenario.name] = reason
+                continue
+            run = opened.engine.run(scenario, Plan(is_recording=False))
+            observed += Counter(name for name, _ in fields_of(run))
+            compared += Counter(run.compared)
+            if run.untrue:
+                untrue[scenario.name] = [f"step {one.step}: {one.what}" for one in run.untrue]
+        shown = shown_by(opened.engine)
+    names = sorted({*observed, *compared})
+    return CellCount(
+        release=cell.release,
+        runner=cell.runner,
+        mode=cell.mode,
+        fields={
+            name: FieldCount(
+                observed=observed[name],
+                compared=compared[name],
+                shown=tuple(kind for kind, changed in shown.items() if name in changed),
+            )
+            for name in names
+        },
+        untrue=untrue,
+        skipped=skipped,
+    )
+
+
+def fields_of(run: ReleaseRun) -> Iterator[tuple[str, object]]:
+    """Every field of every observation, by boundary and name, with its value."""
+    for one in run.inner:
+        _, _, boundary = one.name.removeprefix("step ").partition(" ")
+        for field, value in msgspec.json.decode(one.preview, type=dict[str, object]).items():
+            if field == "rows":
+                yield "rows", value
+            elif (boundary, field) == ("scheduled", "requests"):
+                yield "scheduled.computed", value
+                yield "scheduled.blocks", value
+            elif field not in ("group", "size", "step", "asked"):
+                yield f"{boundary}.{field}", value
+
+
+def shown_by(engine: Engine) -> dict[str, set[str]]:
+    """By the kind of tensor or of value that is made wrong: the fields that change."""
+    plan = Plan(is_recording=False)
+    base = by_field(engine.run(PROBE, plan))
+    planted = {one.value: engine.run(PROBE, plan, plant=one) for one in Observed}
+    spoilt = {kind: engine.run(PROBE, plan, spoils=kind) for kind in SPOILT}
+    return {kind: changed(base, by_field(run)) for kind, run in {**planted, **spoilt}.items()}
+
+
+def by_field(run: ReleaseRun) -> dict[str, list[object]]:
+    """The values of each field, in their order."""
+    found: dict[str, list[object]] = {}
+    for name, value in fields_of(run):
+        found.setdefault(name, []).append(value)
+    return found
+
+
+def changed(base: dict[str, list[object]], other: dict[str, list[object]]) -> set[str]:
+    """Fields of which a value is another; a run that ended sooner has fewer."""
+    return {
+        name
+        for name, values in other.items()
+        if any(value != its for value, its in zip(values, base.get(name, ()), strict=False))
+    }
+
+
+def page(cells: list[CellCount]) -> str:
+    """The table, as Markdown."""
+    titles = [f"{cell.release} {cell.runner.upper()} {cell.mode}" for cell in cells]
+    names = sorted({name for cell in cells for name in cell.fields})
+    wrong = sum(len(lines) for cell in cells for lines in cell.untrue.values())
+    head = PAGE.format(
+        command="python reports/vllm/observations.py reports/vllm/observations.json",
+        kinds=len(SPOILT) + len(Observed),
+        untrue=wrong or "none",
+        titles=" | ".join(titles),
+        rules="|".join("---" for _ in titles),
+    )
+    rows = [f"| {name} | {' | '.join(entry(cell, name) for cell in cells)} |" for name in names]
+    return "\n".join([head, *rows, "", *told_untrue(cells)])
+
+
+def entry(cell: CellCount, name: str) -> str:
+    """What a field is compared with in one way to run a release."""
+    one = cell.fields.get(name)
+    if one is None:
+        return ""
+    against = f"truth, {one.compared}" if one.compared else "base"
+    return against if one.shown else f"{against}, dead"
+
+
+def told_untrue(cells: list[CellCount]) -> Iterator[str]:
+    """What was not true in an unmodified release."""
+    for cell in cells:
+        for name, lines in cell.untrue.items():
+            yield f"Not true in {' '.join(cell.way)}, `{name}`: {'; '.join(lines)}."
+            yield ""
+
+
+if __name__ == "__main__":
+    main()
