@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from racegate.history.finding import FindingKind
-from racegate.interpose.ranks.group.collectives import CollectiveKind, GroupOperation
+from racegate.interpose.ranks.group.collectives import GroupOperation
 from racegate.interpose.ranks.group.judging import findings_in
+from racegate.interpose.ranks.group.kinds import CollectiveKind
 from racegate.interpose.ranks.group.matching import Matching
 from racegate.interpose.ranks.group.messages import (
     DismissMessage,

@@ -23,7 +23,8 @@ from racegate.interpose.device.library import CallKind, Library
 from racegate.interpose.device.session import Session
 from racegate.interpose.program import threads
 from racegate.interpose.ranks import works
-from racegate.interpose.ranks.group.collectives import GROUP, GroupOperation, operations_at
+from racegate.interpose.ranks.group.collectives import GroupOperation, operations_at
+from racegate.interpose.ranks.group.kinds import GROUP
 from racegate.interpose.ranks.group.messages import (
     DismissMessage,
     DoneMessage,

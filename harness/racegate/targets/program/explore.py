@@ -18,7 +18,7 @@ from racegate.history.verdict import Reach
 from racegate.interpose.device.copies import COPIES, WORD
 from racegate.interpose.device.touches import OTHER_THREADS
 from racegate.interpose.outcome import DeviceKind, Outcome, changed
-from racegate.interpose.ranks.group.collectives import is_collective
+from racegate.interpose.ranks.group.kinds import is_collective
 from racegate.targets.common.landings import (
     LandingRuns,
     combined,
