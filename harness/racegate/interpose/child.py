@@ -58,6 +58,7 @@ from racegate.interpose.program.imports import (
 )
 from racegate.interpose.program.install import Installed, enter, install
 from racegate.interpose.program.leftovers import (
+    THREADS_LEFT,
     adopt_orphans,
     end_as_python_does,
     end_leftovers,
@@ -331,7 +332,8 @@ def run_program(child: Child, argv: list[str], path: str = "") -> int:
         if is_ours(error):
             child.refuse(words_for(error, "the program"))
         code, message = 1, f"{type(error).__name__}: {error}"
-    end_as_python_does(child.session)
+    if left := end_as_python_does(child.session.host_threads.ours):
+        child.session.not_seen[THREADS_LEFT] += left
     child.finish(Ending.FAILED if code else Ending.FINISHED, code, message)
     return code
 

@@ -10,10 +10,9 @@ import select
 import signal
 import sys
 import threading
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
-
-from racegate.interpose.device.session import Session
 
 THREADS_LEFT = "threads that still ran at the end of the program (what they did later)"
 _PARENT_DEATH_SIGNAL = 1  # prctl(2)
@@ -76,9 +75,10 @@ def _children(parent: int) -> list[tuple[int, str]]:
     return found
 
 
-def end_as_python_does(session: Session) -> None:
+def end_as_python_does(own: Collection[int]) -> int:
     """What runs behind the script is judged too: threads that are no daemons, what executors have
-    left, `atexit` and `weakref.finalize`, and `__del__` of what nothing holds any more.
+    left, `atexit` and `weakref.finalize`, and `__del__` of what nothing holds any more. Returns how
+    many threads of the program still run. own: those that are none of its
     """
     try:
         threading._shutdown()  # type: ignore[attr-defined]
@@ -86,9 +86,7 @@ def end_as_python_does(session: Session) -> None:
         atexit._run_exitfuncs()
     except KeyboardInterrupt:
         pass  # told to stop in its last moments: what was found is told
-    left = len(sys._current_frames().keys() - session.host_threads.ours) - 1
-    if left:
-        session.not_seen[THREADS_LEFT] += left
+    return len(sys._current_frames().keys() - set(own)) - 1
 
 
 def end_leftovers(*, is_told: bool) -> None:
