@@ -72,3 +72,20 @@ def test_only_a_scenario_that_is_there_can_be_left_out(target: str) -> None:
     done = gate(target, "--except", "fourth")
     assert done.exit_code == 2
     assert "--except fourth: the folder has no scenario of that name" in done.output
+
+
+def test_scripts_for_other_settings_are_left_out_and_named_unless_their_folder_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("racegate.cli.foreign.releases.open_release", SmallReleases(Wait.BEFORE))
+    folder = Path("scenarios", "vllm")
+    folder.mkdir(parents=True)
+    text = TARGETS["vllm"][1]
+    (folder / "runs.toml").write_text(text)
+    (folder / "other.toml").write_text(text.replace('name = "runs"', 'name = "other"') + PREEMPT)
+    command = ["vllm", "gate", *TARGETS["vllm"][0]]
+    done = CliRunner().invoke(app, command)
+    assert (done.exit_code, "not judged: other: it needs" in done.output) == (0, True), done.output
+    named = CliRunner().invoke(app, [*command, "--scenarios", str(folder)])
+    assert (named.exit_code, "1 not run" in named.output) == (4, True), named.output

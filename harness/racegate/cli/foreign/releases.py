@@ -27,7 +27,7 @@ from racegate.cli.foreign.pictures import (
     write_run_trace,
 )
 from racegate.cli.foreign.searching import minimised_file, search_target
-from racegate.cli.foreign.selection import ExceptOption, without
+from racegate.cli.foreign.selection import ExceptOption, fitting, without
 from racegate.cli.options import (
     HoldOption,
     JsonOption,
@@ -240,13 +240,15 @@ def gate(
 ) -> None:
     """Judge every scenario of a folder on an engine that is started once.
 
-    A scenario that it cannot run leaves the gate INCONCLUSIVE (exit code 4). Beside a base what
-    both have in common is no finding, and what neither can run is left out.
+    A scenario of a folder that is named and that it cannot run leaves the gate INCONCLUSIVE (exit
+    code 4); of racegate's own those for other settings are left out, which is said. Beside a base
+    what both have in common is no finding, and what neither can run is left out.
     """
     judged: list[tuple[Path, ReleaseVerdict]] = []
     packaging = kind_of(cell).packaging
     folder = folder_of_scripts(scenarios, packaging.name)
     loaded = without(loaded_scripts_for(packaging.title, folder), left_out)
+    loaded = loaded if scenarios is not None else fitting(loaded, cell.cannot_run)
     bases = {}
     if against is not None:
         base = _reopened(base_cell(cell, against), runs, log)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, TypeVar
 
@@ -31,3 +32,16 @@ def without(
     for name in sorted(left_out):
         say(f"not judged: {name}, left out by --except")
     return [(path, scenario) for path, scenario in loaded if scenario.name not in left_out]
+
+
+def fitting(
+    loaded: list[tuple[Path, SomeScenario]], cannot_run: Callable[[SomeScenario], str]
+) -> list[tuple[Path, SomeScenario]]:
+    """Of racegate's own scripts those that the settings of the engine allow; the others are named
+    with the reason. cannot_run: says why not, empty if it can
+    """
+    reasons = {scenario.name: cannot_run(scenario) for _, scenario in loaded}
+    for name, reason in reasons.items():
+        if reason:
+            say(f"not judged: {name}: {reason}")
+    return [(path, scenario) for path, scenario in loaded if not reasons[scenario.name]]
