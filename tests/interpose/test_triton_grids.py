@@ -64,7 +64,9 @@ def test_a_kernel_may_call_the_language_by_names_of_its_own_and_convert_what_it_
     interpreter = SimpleNamespace(tl=language, _patch_lang=lambda fn: Scope())
     as_compiled(interpreter)(module.kernel)
     language.exp = lambda value: f"interpreted {value}"
-    assert module.kernel() == ("interpreted 1", [((), 1, "int64"), ((), 2, "int64")])
+    counted = [((), 1, "int64"), ((), 2, "int64")]
+    assert module.kernel() == ("interpreted 1", counted)
+    assert [i.to("int64") for i in language.range(1, 3, num_stages=2)] == counted
 
 
 def test_a_mask_of_integers_chooses_as_one_of_booleans_does() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from types import FrameType, ModuleType
 from typing import Any
@@ -264,6 +264,9 @@ def as_compiled(interpreter: Any) -> Callable[[Any], Any]:
         def to(self, dtype: Any) -> Any:
             return language.full((), int(self), dtype)
 
+    def counted(*ends: Any, **_: Any) -> Iterator[Index]:
+        return map(Index, range(*map(int, ends)))
+
     def looked_up(name: str) -> Callable[..., Any]:
         return lambda *args, **kwargs: getattr(language, name)(*args, **kwargs)
 
@@ -280,8 +283,8 @@ def as_compiled(interpreter: Any) -> Callable[[Any], Any]:
         if scope is not None:
             scope.set_attr(language.extra, "libdevice", libdevice)
             scope.set_attr(language.extra.cuda, "libdevice", libdevice)
-        if scope is not None and module is not None:
-            scope.set_attr(module, "range", lambda *ends: map(Index, range(*map(int, ends))))
+            for owner in filter(None, (language, module)):
+                scope.set_attr(owner, "range", counted)
         return scope
 
     return patch
