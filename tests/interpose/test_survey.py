@@ -8,13 +8,23 @@ from typing import Any
 
 import programs
 import pytest
-from programs.survey import Finding, Program, is_expected, load, page_of, table_of
+from programs.survey import (
+    Finding,
+    GpuRun,
+    Program,
+    gpu_runs,
+    is_expected,
+    load,
+    page_of,
+    table_of,
+)
 
 from racegate.targets.program.workflow.witness import PROGRAM_WITNESSES
 
 HERE = Path(programs.__file__ or "").parent
 OUT = HERE.parent / "survey"
 SURVEY = load()
+ON_GPU = gpu_runs(OUT.parent)
 RACY = [program for program in SURVEY.programs if program.found is Finding.REAL]
 
 
@@ -35,7 +45,7 @@ def test_every_program_was_judged_and_was_what_it_is_said_to_be() -> None:
 
 def test_the_table_is_up_to_date_with_the_files() -> None:
     reports = {program.name: report_of(program) for program in SURVEY.programs}
-    assert (OUT.parent / "survey.md").read_text() == table_of(SURVEY.programs, reports)
+    assert (OUT.parent / "survey.md").read_text() == table_of(SURVEY.programs, reports, ON_GPU)
     made = {path.name.removesuffix(".json") for path in OUT.glob("*.json")}
     assert {name for name in made if not name.endswith(".witness")} == set(reports)
 
@@ -44,7 +54,9 @@ def test_the_table_is_up_to_date_with_the_files() -> None:
 def test_a_race_has_its_page_and_a_witness_that_says_the_same(program: Program) -> None:
     report = report_of(program)
     assert program.harm, "a page says what a user sees"
-    assert (OUT / f"{program.name}.md").read_text() == page_of(program, report)
+    assert (OUT / f"{program.name}.md").read_text() == page_of(
+        program, report, ON_GPU.get(program.name, GpuRun())
+    )
     witness = PROGRAM_WITNESSES.load(OUT / f"{program.name}.witness.json")
     assert witness.argv == tuple(report["command"][6:])
     assert witness.signature in {finding["signature"] for finding in report["findings"]}

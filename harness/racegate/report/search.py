@@ -226,8 +226,10 @@ def print_pairs(console: Console, summary: CoverageSummary) -> None:
 def print_findings(console: Console, found: FindingsObject) -> None:
     """A line for each, the rarest last."""
     console.print(line(f"{found.store}: {found.campaigns} campaigns, {found.scenarios} scenarios"))
+    longest = max((len(one.signature) for one in found.findings), default=0)
     table = Table(
-        "signature", "status", "first seen in", "hits", "rate (99 %)", "clean run to say fixed"
+        Column("signature", min_width=longest),  # what other commands are given: never broken
+        *("status", "first seen in", "hits", "rate (99 %)", "clean run to say fixed"),
     )
     for one in found.findings:
         met = one.findability

@@ -405,7 +405,7 @@ def _repaired(program: Program) -> list[str]:
     return [*_wrapped(said), "", *(f"    {line}" for line in lines), ""]
 
 
-def _gpu_runs(out: Path) -> dict[str, GpuRun]:
+def gpu_runs(out: Path) -> dict[str, GpuRun]:
     """What `survey_gpu.json` has, by program."""
     file = out / GPU_FILE
     read = msgspec.json.decode(file.read_bytes()) if file.exists() else {"programs": {}}
@@ -414,7 +414,7 @@ def _gpu_runs(out: Path) -> dict[str, GpuRun]:
 
 def judge_on_gpu(chosen: list[Program], venvs: Path, out: Path) -> int:
     """All races among them; those of others stay as they were. How many showed none."""
-    runs = _gpu_runs(out)
+    runs = gpu_runs(out)
     for program in chosen:
         if program.found is not Finding.REAL or program.gpu:
             continue
@@ -436,7 +436,7 @@ def write_pages(survey: Survey, out: Path) -> None:
     folder = out / "survey"
     known = {path.stem: path for path in folder.glob("*.json") if ".witness" not in path.name}
     reports = {name: json.loads(path.read_text()) for name, path in known.items()}
-    on_gpu = _gpu_runs(out)
+    on_gpu = gpu_runs(out)
     (out / "survey.md").write_text(table_of(survey.programs, reports, on_gpu))
     for program in survey.programs:
         if program.found is Finding.REAL and reports.get(program.name, {}).get("findings"):
