@@ -38,6 +38,17 @@ a, b, c = (torch.zeros(64, device="cuda") for _ in range(3))
 side, third = torch.cuda.Stream(), torch.cuda.Stream()
 torch.cuda.synchronize()
 """
+IN_ONE_LAUNCH = """
+import torch, triton
+import triton.language as tl
+
+@triton.jit
+def shift(x, B: tl.constexpr):
+    at = tl.program_id(0) * B + tl.arange(0, B)
+    tl.store(x + at, tl.load(x + at + B))
+
+shift[(2,)](torch.zeros(48, device="cuda"), B=16)
+"""
 # A library function whose result nobody waits for, used twice.
 PREFETCH = """
 import torch
@@ -281,6 +292,14 @@ def test_threads_that_hand_nothing_over_are_told_so(device: DeviceServer, tmp_pa
     found = repaired(device, tmp_path, THREADS.replace("worker.join()", ""))
     assert (len(found.left), found.exit_code) == (1, ExitCode.FINDING)
     assert "hand over" in render_repair(found, "program.py")
+
+
+def test_programs_of_one_launch_are_ordered_by_no_edge(
+    device: DeviceServer, tmp_path: Path
+) -> None:
+    found = repaired(device, tmp_path, IN_ONE_LAUNCH)
+    assert (found.exit_code, found.edges) == (ExitCode.FINDING, ())
+    assert "nothing orders two programs of one launch" in found.left[0].reason
 
 
 def test_what_is_not_tried_is_no_reason(device: DeviceServer, tmp_path: Path) -> None:

@@ -306,6 +306,8 @@ def _unrepaired(race: Race, attempt: _Attempt) -> UnrepairedRace:
 
 
 def _why_not(race: Race, said: Sequence[str], *, is_complete: bool) -> str:
+    if not race.pairs:  # inside one launch
+        return race.edge
     if race.first.is_host:
         return (
             f"{race.first.lane} touches it first: threads have to hand over to each other (a "
