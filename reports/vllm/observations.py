@@ -70,11 +70,13 @@ PROBE = Scenario(
 PAGE = """\
 # What is observed of vLLM's runners
 
-Written by `{command}`: every scenario of `scenarios/vllm` once in each way to run a release, with
-nothing held. *truth*: compared with what follows from the scenario and the scheduler's choices, so
-many values; *base*: compared with the base only (`--against`); *dead*: none of {kinds} kinds of the
-runner's own tensors that were made wrong changed it, one at a time; a dead field says nothing. A
-field without an entry is not observed there. Values that were not true: {untrue}.
+    {command}
+
+runs every scenario of `scenarios/vllm` once in each way to run a release, with nothing held.
+*truth*: compared with what follows from the scenario and the scheduler's choices, so many values;
+*base*: compared with the base only (`--against`); *dead*: none of {kinds} kinds of the runner's own
+tensors that were made wrong, one at a time and in a step without a prefill, changed it. A field
+without an entry is not observed there. Values that were not true: {untrue}.
 
 | observation | {titles} |
 |---|{rules}|"""
