@@ -4,7 +4,8 @@ docs/model.md has the same rules in words and in mathematics. A program is a lis
 Each becomes one to three *points*: the host's call, the operation on its stream, the host's return.
 Each rule is one function that says which points come before which; their transitive closure is
 *happens-before*. An execution is any order of all points that contains it, and every read shows the
-write that comes last before it in the execution. Nothing of `racegate` is used here.
+write that comes last before it in the execution; records and waits of streams take no time in it.
+Nothing of `racegate` is used here.
 """
 
 from __future__ import annotations

@@ -28,6 +28,7 @@ from racegate.measure.evaluation.source.results import (
     SourceMutant,
     SourceReport,
     SourceResult,
+    fate_result,
     load_equivalents,
 )
 from racegate.measure.evaluation.source.sources import mutants_by
@@ -153,19 +154,7 @@ class _ReleaseJudge:
         if fate is SourceFate.KILLED:
             self._in_file[mutant.file][by] += 1
             self._in_all[by] += 1
-        return SourceResult(
-            key=mutant.key,
-            file=mutant.file,
-            scope=mutant.edit.scope,
-            line=mutant.edit.lines[0],
-            operator=mutant.edit.operator,
-            before=mutant.before,
-            after=mutant.after,
-            fate=fate,
-            by=by,
-            how=how,
-            cpu_s=round(engine.cpu_s - cpu_s, 2),
-        )
+        return fate_result(mutant, fate, by=by, how=how, cpu_s=engine.cpu_s - cpu_s)
 
     def _judge(self, mutant: SourceMutant) -> tuple[SourceFate, str, str]:
         """(fate, by, how)"""

@@ -35,6 +35,7 @@ from racegate.measure.evaluation.source.results import (
     SourceReport,
     SourceResult,
     SourceSpec,
+    fate_result,
     load_equivalents,
 )
 from racegate.measure.evaluation.source.sources import (
@@ -73,7 +74,7 @@ class SourceWorker:
         """One mutant."""
         mutant = task.mutant
         if not task.judges:
-            return _result(mutant, SourceFate.UNREACHED)
+            return fate_result(mutant, SourceFate.UNREACHED)
         killers = self._killers.setdefault(mutant.file, {})
         names = [name for name in reversed(killers) if name in task.judges]
         names += [name for name in task.judges if name not in killers]
@@ -151,35 +152,17 @@ def result_of(mutant: SourceMutant, heard: ChildResult) -> SourceResult:
             case "found" if what in UNDECIDED:
                 undecided = undecided or f"{what} {at}"
             case "found":
-                return _result(mutant, SourceFate.KILLED, by=at, how=what, cpu_s=heard.cpu_s)
+                return fate_result(mutant, SourceFate.KILLED, by=at, how=what, cpu_s=heard.cpu_s)
     if heard.is_timeout:
-        return _result(mutant, SourceFate.KILLED, by=at, how="no end", cpu_s=heard.cpu_s)
+        return fate_result(mutant, SourceFate.KILLED, by=at, how="no end", cpu_s=heard.cpu_s)
     if os.WIFSIGNALED(heard.status):
         how = f"signal {os.WTERMSIG(heard.status)}"
-        return _result(mutant, SourceFate.KILLED, by=at, how=how, cpu_s=heard.cpu_s)
+        return fate_result(mutant, SourceFate.KILLED, by=at, how=how, cpu_s=heard.cpu_s)
     if heard.status or heard.lines[-1:] != ["end"]:
         raise BrokenHarnessError(f"{mutant.name}: its process ended with {heard.status} at '{at}'")
     how, _, by = undecided.partition(" ")
     fate = SourceFate.INCONCLUSIVE if how == Verdict.INCONCLUSIVE else SourceFate.SURVIVED
-    return _result(mutant, fate, by=by, how=how, cpu_s=heard.cpu_s)
-
-
-def _result(
-    mutant: SourceMutant, fate: SourceFate, *, by: str = "", how: str = "", cpu_s: float = 0.0
-) -> SourceResult:
-    return SourceResult(
-        key=mutant.key,
-        file=mutant.file,
-        scope=mutant.edit.scope,
-        line=mutant.edit.lines[0],
-        operator=mutant.edit.operator,
-        before=mutant.before,
-        after=mutant.after,
-        fate=fate,
-        by=by,
-        how=how,
-        cpu_s=round(cpu_s, 2),
-    )
+    return fate_result(mutant, fate, by=by, how=how, cpu_s=heard.cpu_s)
 
 
 def mutate_source(

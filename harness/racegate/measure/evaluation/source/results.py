@@ -139,6 +139,25 @@ class SourceResult(StrictStruct, frozen=True):
     feature: str = ""
 
 
+def fate_result(
+    mutant: SourceMutant, fate: SourceFate, *, by: str = "", how: str = "", cpu_s: float = 0.0
+) -> SourceResult:
+    """What became of a mutant. by: what noticed it; how: in words"""
+    return SourceResult(
+        key=mutant.key,
+        file=mutant.file,
+        scope=mutant.edit.scope,
+        line=mutant.edit.lines[0],
+        operator=mutant.edit.operator,
+        before=mutant.before,
+        after=mutant.after,
+        fate=fate,
+        by=by,
+        how=how,
+        cpu_s=round(cpu_s, 2),
+    )
+
+
 class EquivalentEntry(StrictStruct, frozen=True):
     """A mutant that is known to change nothing that matters. before, after: its lines; nth: as of
     the mutant
