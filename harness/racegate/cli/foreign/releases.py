@@ -84,7 +84,14 @@ from racegate.targets.sglang.environment import SGLANG
 from racegate.targets.sglang.wire import ModelKind, Repair
 from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.environment import VLLM
-from racegate.targets.vllm.wire import DRAFTS_USUAL, LayerMode, ModelRunner, StateMode
+from racegate.targets.vllm.wire import (
+    DRAFTS_USUAL,
+    DrafterKind,
+    DraftMode,
+    LayerMode,
+    ModelRunner,
+    StateMode,
+)
 
 ReleaseOption = Annotated[
     str, typer.Option("--release", metavar="X", help="A version, as the package index has it.")
@@ -115,6 +122,12 @@ def vllm_cell(
         int,
         typer.Option("--drafts", min=0, max=DRAFT_LEN_MAX, help="Of a request in a step; 0: none."),
     ] = DRAFTS_USUAL,
+    drafter: Annotated[
+        DrafterKind, typer.Option("--drafter", help="What proposes drafts.")
+    ] = DrafterKind.MTP,
+    draft_mode: Annotated[
+        DraftMode, typer.Option("--draft-mode", help="Which drafts of sampled requests.")
+    ] = DraftMode.GREEDY,
     layers: Annotated[LayerMode, typer.Option("--layers", help="Of the model.")] = LayerMode.HYBRID,
 ) -> Cell:
     """The options that say which vLLM is judged."""
@@ -125,6 +138,8 @@ def vllm_cell(
         mode=cache_mode,
         fidelity=fidelity,
         drafts=drafts,
+        drafter=drafter,
+        draft_mode=draft_mode,
         layers=layers,
     )
 
