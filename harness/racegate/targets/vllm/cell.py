@@ -15,10 +15,10 @@ from racegate.targets.vllm.wire import (
     STEPS,
     TEMPERATURE_MAX,
     TOKENS_MAX,
-    DrafterKind,
     DraftMode,
     LayerMode,
     ModelRunner,
+    ProposerKind,
     StateMode,
 )
 
@@ -55,7 +55,7 @@ class Cell(EngineCell, frozen=True, kw_only=True, tag="vllm", tag_field="of"):
     mode: StateMode
     fidelity: Fidelity = Fidelity.HOLLOW
     drafts: int = DRAFTS_USUAL
-    drafter: DrafterKind = DrafterKind.MTP
+    drafter: ProposerKind = ProposerKind.MTP
     draft_mode: DraftMode = DraftMode.GREEDY
     layers: LayerMode = LayerMode.HYBRID
 

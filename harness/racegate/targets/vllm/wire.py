@@ -28,7 +28,7 @@ class LayerMode(StrEnum):
     ATTENTION = "attention"
 
 
-class DrafterKind(StrEnum):
+class ProposerKind(StrEnum):
     """What proposes drafts. MTP: layers of the model's own; NGRAM: what followed the last tokens
     before, which is looked up on the device
     """

@@ -51,16 +51,16 @@ from racegate.targets.vllm.inside.watch_steps import (
 from racegate.targets.vllm.wire import (
     NGRAM_MAX,
     NGRAM_MIN,
-    DrafterKind,
     DraftMode,
     LayerMode,
     ModelRunner,
+    ProposerKind,
     StateMode,
 )
 
 BLOCKS_BYTES = 32 << 20
 # As vLLM calls what proposes drafts: of n-grams it schedules the one on the host synchronously.
-_METHODS = {DrafterKind.MTP: "mtp", DrafterKind.NGRAM: "ngram_gpu"}
+_METHODS = {ProposerKind.MTP: "mtp", ProposerKind.NGRAM: "ngram_gpu"}
 
 
 def start(folder: Path, asked: Cell) -> Any:
@@ -135,7 +135,7 @@ def _speculation(asked: Cell) -> dict[str, Any]:
         "num_speculative_tokens": asked.drafts,
         "attention_backend": "TRITON_ATTN",
     }
-    if asked.drafter is DrafterKind.NGRAM:
+    if asked.drafter is ProposerKind.NGRAM:
         chosen |= {"prompt_lookup_min": NGRAM_MIN, "prompt_lookup_max": NGRAM_MAX}
     if asked.draft_mode is not DraftMode.GREEDY:
         if "draft_sample_method" not in names:
