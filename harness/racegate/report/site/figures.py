@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from itertools import chain
 from statistics import median
 
@@ -19,10 +20,12 @@ from racegate.measure.evaluation.coverage import Coverage
 from racegate.measure.evaluation.matrix import Matrix, load_matrix
 from racegate.measure.evaluation.mutate import Fate
 from racegate.measure.evaluation.source.results import SourceReport, SourceResult, score_of
+from racegate.report.finding.pictured import PicturedFinding
 from racegate.report.measured.gpu import GpuFolder, held_runs, load_folder, targets
 from racegate.report.measured.matrix import LOOKS, STRATEGIES
 from racegate.report.measured.objects import EffortObject, MutationObject, SourceMutationObject
 from racegate.report.site.campaigns import CAMPAIGNS, campaigns_grid, named_campaigns
+from racegate.report.site.cells import cell_page, wrong_cells
 from racegate.report.site.charts import Chart, Meter, Part, Tone, parts
 from racegate.report.site.grids import Grid, cells_grid, limits_grid, programs_grid
 from racegate.report.site.reports import Reports
@@ -56,6 +59,7 @@ class Board(msgspec.Struct, frozen=True, kw_only=True):
     """What files say, as it is shown.
 
     proved, found, speed: figures of the first page; charts, grids: by the page that they are on
+    cells: of wrong cells of release tables, by the page of each
     """
 
     proved: tuple[Figure, ...] = ()
@@ -63,6 +67,7 @@ class Board(msgspec.Struct, frozen=True, kw_only=True):
     speed: tuple[Figure, ...] = ()
     charts: dict[str, tuple[Chart, ...]] = {}
     grids: dict[str, tuple[Grid, ...]] = {}
+    cells: dict[str, tuple[PicturedFinding, ...]] = {}
 
 
 def board_of(reports: Reports) -> Board:
@@ -76,6 +81,7 @@ def board_of(reports: Reports) -> Board:
         speed=tuple(chain.from_iterable(board.speed for board in boards)),
         charts=dict(charts),
         grids=dict(grids),
+        cells=dict(chain.from_iterable(board.cells.items() for board in boards)),
     )
 
 
@@ -326,7 +332,9 @@ def _engine(reports: Reports, folder: str, name: str) -> Iterator[Board]:
         page=page,
         file=pattern,
     )
-    yield Board(found=(figure,), grids={page: (cells_grid(name, cells, pattern),)})
+    grid = cells_grid(name, cells, pattern, partial(cell_page, folder))
+    shown = dict(wrong_cells(folder, name, cells))
+    yield Board(found=(figure,), grids={page: (grid,)}, cells=shown)
 
 
 def _programs(reports: Reports) -> Iterator[Board]:
