@@ -1,5 +1,5 @@
-"""A page for each wrong cell of a release table: what went wrong, the landing that does it drawn
-from what the cell keeps, and the command that shows it again.
+"""The release table of an engine, and a page for each wrong cell: what went wrong, the landing that
+does it drawn from what the cell keeps, and the command that shows it again.
 """
 
 from __future__ import annotations
@@ -12,11 +12,38 @@ from racegate.history.schedule import FORCED, Hold
 from racegate.history.trace import HOST
 from racegate.report.cause.pair import Relation
 from racegate.report.finding.pictured import Fact, PicturedFinding, PicturedSide
+from racegate.report.site.boards import Board, Figure
+from racegate.report.site.grids import cells_grid
+from racegate.report.site.reports import Reports
 from racegate.report.site.shapes import CellConflictShown, CellFile, JudgedScenario
 from racegate.report.timeline.model import Bar, Role, Timeline
 
 HARMFUL = ("wrong", "divergent")
 _LANES = ("the host", "the copy's stream")
+
+
+def engine_board(reports: Reports, folder: str, name: str) -> Iterator[Board]:
+    """The release table of an engine, and a page for each wrong cell. name: of it, in words"""
+    pattern, page = f"{folder}/cells/*.json", f"{folder}/index.html"
+    cells = [reports.read(file, CellFile) for file in reports.matching(pattern)]
+    ran = {cell.release for cell in cells if cell.scenarios}
+    if not ran:
+        return
+    wrong = {cell.release for cell in cells if cell.is_wrong}
+    figure = Figure(
+        value=f"{len(wrong)} of {len(ran)}",
+        label=f"unmodified {name} releases come to a wrong value in some scenario and landing",
+        page=page,
+        file=pattern,
+    )
+    shown = dict(wrong_cells(folder, name, cells))
+
+    def page_of(cell: CellFile, scenario: str) -> str:
+        path = cell_page(folder, cell, scenario)
+        return path if path in shown else ""
+
+    grid = cells_grid(name, cells, pattern, page_of)
+    yield Board(found=(figure,), grids={page: (grid,)}, cells=shown)
 
 
 def cell_page(engine: str, cell: CellFile, scenario: str) -> str:
@@ -31,8 +58,8 @@ def wrong_cells(
     """(page, what it shows) of each cell with a wrong value. name: of the engine, in words"""
     for cell in cells:
         for scenario, judged in cell.scenarios.items():
-            if judged.is_wrong:
-                shown = tuple(_findings(engine, f"{name} {cell.title}", cell, scenario, judged))
+            shown = tuple(_findings(engine, f"{name} {cell.title}", cell, scenario, judged))
+            if shown:
                 yield cell_page(engine, cell, scenario), shown
 
 

@@ -80,8 +80,7 @@ def _judged(cell: CellFile, scenario: str, page_of: PageOfCell) -> GridCell:
         return GridCell(text="")
     runs = f" {judged.runs}" if judged.runs else ""
     shown = verdict_cell(judged.verdict, f"{judged.verdict}{runs}", "; ".join(judged.wrong))
-    page = page_of(cell, scenario) if judged.is_wrong else ""
-    return msgspec.structs.replace(shown, page=page)
+    return msgspec.structs.replace(shown, page=page_of(cell, scenario))
 
 
 def verdict_cell(verdict: str, text: str, title: str = "") -> GridCell:

@@ -15,8 +15,9 @@ from racegate.report.finding.page import SiteSection, Trail, finding_page, findi
 from racegate.report.finding.pictured import PicturedFinding
 from racegate.report.measured.matrix import render_html
 from racegate.report.objects import CommitKind, Evidence
+from racegate.report.site.boards import Board, Figure
 from racegate.report.site.charts import Chart
-from racegate.report.site.figures import MATRIX, Board, Figure, board_of
+from racegate.report.site.figures import MATRIX, board_of
 from racegate.report.site.grids import Grid, GridCell
 from racegate.report.site.markdown import Written, anchor_of, relative, written
 from racegate.report.site.reports import Reports, SiteError
@@ -213,7 +214,7 @@ class _Site:
         """What went wrong in each wrong cell of a release table, if the table has a page."""
         for path, findings in self._board.cells.items():
             home = f"{path.partition('/')[0]}/index.html"
-            if home not in self._paths or not findings:
+            if home not in self._paths:
                 continue
             trail = Trail(
                 home=relative(path, home),
