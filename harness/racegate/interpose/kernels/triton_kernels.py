@@ -204,7 +204,7 @@ class TritonKernels:
         memo, notes = self._memo if call is not None else None, self._notes
         if memo is not None and call is not None:
             if (footprint := memo.find(call)) is not None:
-                notes.touches = []
+                notes.take()
                 return None, *footprint
             memo.begin()
         noted: list[Noted] = []
@@ -221,7 +221,7 @@ class TritonKernels:
 
     def _judge(self, kernel: _Kernel, run: Callable[[], Any], *, warps: int) -> None:
         """Whether two accesses race in the launch that has just run."""
-        touches, not_seen = self._notes.touches, self._session.not_seen
+        touches, not_seen = self._notes.take(), self._session.not_seen
         if not touches or self._on_launch is None:
             return
         found, lanes = judge_programs(touches, warps), judge_lanes(touches, warps)
@@ -234,7 +234,6 @@ class TritonKernels:
             else:
                 races, untold = [*races, *turned.races], untold + turned.untold
                 not_seen[BY_ATOMICS] += found.ordered
-        self._notes.touches = []
         for what, count in (
             (MAY_BE_ORDERED, untold), (MAY_MEET, lanes.untold), (LANES_SKIPPED, lanes.skipped),
         ):  # fmt: skip

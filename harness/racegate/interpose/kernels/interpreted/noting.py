@@ -65,6 +65,11 @@ class AccessWatch:
     def end(self) -> None:
         self.noted = None
 
+    def take(self) -> list[ProgramAccess]:
+        """What the last launch did by program; nothing is left."""
+        taken, self.touches = self.touches, []
+        return taken
+
     def turned(self, run: Callable[[], object]) -> list[ProgramAccess]:
         """What the same launch does if its last program comes first; memory stays as it is. Raises
         what the interpreter does.
@@ -72,14 +77,13 @@ class AccessWatch:
         written = merged((low, low + len(old)) for low, old in self._undo or ())
         after = [(low, ctypes.string_at(low, high - low)) for low, high in written]
         _put_back(self._undo or [])
-        touches = self.touches
         self.begin([], is_judged=True, may_turn=True)
         self._is_turned = True
         try:
             run()
-            return self.touches
+            return self.take()
         finally:
-            self._is_turned, self.noted, self.touches = False, None, touches
+            self._is_turned, self.noted = False, None
             _put_back(self._undo or [])
             _put_back(after)
             self._undo = None
