@@ -233,6 +233,18 @@ def test_where_the_drafter_was_not_run_zeros_stand_for_drafts() -> None:
     assert untrue([*seen, step, again, batch, model, then]) == []
 
 
+def test_a_row_that_begins_with_one_token_is_padded_with_zeros_and_not_with_drafts() -> None:
+    says = script()
+    batch = (1, "metadata", {"rows": ["A"], "drafted": [True], "query_start": [0, 4],
+                             "seq_lens": [7], "group": 0})  # fmt: skip
+    inputs = {"tokens": [says.prompt(0)[3], 0, 0, 0], "positions": [3, 4, 5, 6]}
+    then = (1, "accepted", {"rows": ["A"], "counts": [1], "rejected": [3]})
+    seen = [scheduled(1, A=(4, 3, 3, 4)), batch, (1, "inputs of the model", inputs), then]
+    assert untrue(seen) == []
+    drafted = {**inputs, "tokens": [says.prompt(0)[3], says.draft_at(0, 4), 0, 0]}
+    assert untrue([*seen[:2], (1, "inputs of the model", drafted), then])
+
+
 def test_not_more_is_told_than_somebody_reads() -> None:
     seen = two_steps()
     step, name, _ = seen[3]

@@ -48,7 +48,7 @@ class RequestStep:
     accepted: tokens that it gets, 0 of a chunk of its prompt
     rejected_before: drafts of the step before that were rejected, which the host does not know yet
     last: what it got in the step before; None if it was not run then
-    blocks: of its memory, by group
+    blocks: of its memory, by group; is_new: it comes, or comes again, and nothing was drafted for it
     """
 
     request: str
@@ -61,6 +61,7 @@ class RequestStep:
     rejected_before: int = 0
     last: int | None = None
     blocks: tuple[tuple[int, ...], ...] = ()
+    is_new: bool = False
 
     @property
     def end(self) -> int:
@@ -138,6 +139,7 @@ class Course:
             rejected_before=standing.rejected if is_next else 0,
             last=standing.accepted if is_next else None,
             blocks=tuple(map(tuple, said["blocks"])),
+            is_new=said["known"] is not None,
         )
         return replace(row, accepted=self._accepted(row))
 
@@ -159,7 +161,9 @@ class Course:
         return tokens + [self._input_draft(row, place) for place in range(own, row.end)]
 
     def _input_draft(self, row: RequestStep, place: int) -> int | None:
-        return self._says.draft_at(row.index, place) if self._has_drafts else 0
+        if not self._has_drafts or row.is_new:  # a row that begins may be padded with zeros
+            return 0
+        return self._says.draft_at(row.index, place)
 
     def before(self, row: RequestStep) -> list[int | None]:
         """The tokens that it had behind its prompt."""
