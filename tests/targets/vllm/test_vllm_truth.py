@@ -116,6 +116,8 @@ MISTAKES = [
     (7, "tokens", [[38, 0, 52]],
      "step 1: drafts.tokens 2 of request A in row 0: 0 used, 52 true"),
     (9, "at", [-1], "step 2: previous rows.at of request A in row 0: -1 used, 0 true"),
+    (10, "drafted", [False],
+     "step 2: metadata.drafted of request A in row 0: 0 used, 1 true"),
     (10, "accepted", [4], "step 2: accepted count of request A in row 0: 4 used, 1 true"),
     (10, "spec_state_indices_tensor", [[2, 3, 4]],
      "step 2: metadata.spec_state_indices_tensor of request A: [2, 3, 4] used, [1, 2, 3] true"),

@@ -48,7 +48,7 @@ class RequestStep:
     accepted: tokens that it gets, 0 of a chunk of its prompt
     rejected_before: drafts of the step before that were rejected, which the host does not know yet
     last: what it got in the step before; None if it was not run then
-    blocks: of its memory, by group; is_new: it comes, or comes again, and nothing was drafted for it
+    blocks: of its memory, by group; is_new: it comes, or comes again, without drafts
     """
 
     request: str
