@@ -22,6 +22,14 @@ class ScriptedModel(Protocol):
         """What the drafter says for a place, behind a token of this owner."""
         ...
 
+    def draws(self, name: str) -> bool:
+        """Whether the drafts of a request are drawn."""
+        ...
+
+    def drawn_at(self, owner: int, place: int) -> tuple[int | None, ...]:
+        """All that the drafter may say for a place, behind a token of this owner."""
+        ...
+
     def owner(self, token: int) -> int:
         """Whose a token is: that of a prefix in common is the earlier request's."""
         ...
@@ -100,6 +108,12 @@ class Course:
         requests = enumerate(says.scenario.requests)
         self._requests: dict[str, tuple[int, Request]] = {r.name: (i, r) for i, r in requests}
         self._standing: dict[str, _Standing] = {}
+        self._drawn: dict[str, list[int]] = {}
+
+    def note_drawn(self, name: str, drafts: list[int]) -> None:
+        """Which drafts a request got for its next step, if chance had a say in it."""
+        if self._says.draws(name):
+            self._drawn[name] = drafts
 
     def request(self, name: str) -> Request:
         """A request of the scenario."""
@@ -163,6 +177,9 @@ class Course:
     def _input_draft(self, row: RequestStep, place: int) -> int | None:
         if not self._has_drafts or row.is_new:  # a row that begins may be padded with zeros
             return 0
+        if (drawn := self._drawn.get(row.request)) is not None:
+            number = place - row.known
+            return drawn[number] if number < len(drawn) else None
         return self._says.draft_at(row.index, place)
 
     def before(self, row: RequestStep) -> list[int | None]:
@@ -196,4 +213,5 @@ class Course:
         if row.computed + number - 2 >= self._most:
             return EitherToken()
         owners = [self._says.owner(one) for one in self.next_token(row) if one is not None]
-        return EitherToken([self._says.draft_at(one, row.computed + number) for one in owners])
+        places = [self._says.drawn_at(one, row.computed + number) for one in owners]
+        return EitherToken([token for each in places for token in each])
