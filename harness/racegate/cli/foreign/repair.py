@@ -10,7 +10,8 @@ from typing import Annotated
 
 import typer
 
-from racegate.cli.foreign.torch import MemoryOption, SearchProgress
+from racegate.cli.foreign.torch import SearchProgress
+from racegate.cli.foreign.virtual import MemoryOption
 from racegate.cli.options import JsonOption, RunTimeoutOption, place_to_write, say, tell, write_text
 from racegate.history.exit_code import ExitCode
 from racegate.history.schedule import Holds, parse_holds
