@@ -28,12 +28,12 @@ from racegate.cli.foreign.pictures import (
 )
 from racegate.cli.foreign.searching import minimised_file, search_target
 from racegate.cli.foreign.selection import ExceptOption, fitting, without
+from racegate.cli.look.named import ReleaseOption, ScenarioArgument
 from racegate.cli.options import (
     HoldOption,
     JsonOption,
     LogOption,
     PathOption,
-    ScenarioArgument,
     ScriptsOption,
     StrictOption,
     WitnessesOption,
@@ -86,9 +86,6 @@ from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.environment import VLLM
 from racegate.targets.vllm.wire import DRAFTS_USUAL, LayerMode, ModelRunner, StateMode
 
-ReleaseOption = Annotated[
-    str, typer.Option("--release", metavar="X", help="A version, as the package index has it.")
-]
 AgainstOption = Annotated[
     str | None,
     typer.Option(

@@ -30,6 +30,7 @@ from racegate.cli.foreign.versions import (
     code_beside,
     compared_with,
 )
+from racegate.cli.look.named import GpuOption
 from racegate.cli.options import (
     JsonOption,
     RunTimeoutOption,
@@ -50,7 +51,6 @@ from racegate.history.gates.results import gated
 from racegate.history.replayed import ReplaySummary
 from racegate.history.schedule import parse_holds
 from racegate.interpose.errors import BadInput
-from racegate.interpose.gpus import GPUS
 from racegate.interpose.outcome import CompileMode, DeviceKind
 from racegate.jobs.foreign.draws import ScenarioDraw
 from racegate.jobs.foreign.opened import NUMBER, TargetOptions
@@ -121,17 +121,6 @@ MemoryOption = Annotated[
         help="Of the virtual device, as 8G, in the place of that of --gpu or half of the host's.",
     ),
 ]
-GpuOption = Annotated[
-    str,
-    typer.Option(
-        "--gpu",
-        metavar="NAME",
-        show_default=False,
-        help=f"What the virtual device says that it is: {', '.join(GPUS)}.",
-    ),
-]
-
-
 RanksOption = Annotated[
     int,
     typer.Option(
