@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 import racegate
 from racegate.cli.app import COMMANDS, CommandKind, app, main
-from racegate.cli.examples import EXAMPLES
+from racegate.cli.help.examples import EXAMPLES
 from racegate.jobs.pools.pool import PoolError
 from racegate.scenario.errors import BadInputError
 from racegate.targets.common.environment import cache_folder

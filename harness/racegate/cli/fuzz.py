@@ -8,7 +8,7 @@ from typing import Annotated, NoReturn
 import typer
 from rich.live import Live
 
-from racegate.cli.look.named import FaultOption
+from racegate.cli.help.named import FaultOption
 from racegate.cli.options import (
     JsonOption,
     StrictOption,

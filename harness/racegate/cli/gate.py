@@ -24,7 +24,7 @@ from racegate.cli.ci import (
     with_ci,
     write_reports,
 )
-from racegate.cli.look.named import FaultOption
+from racegate.cli.help.named import FaultOption
 from racegate.cli.options import (
     AllCoresOption,
     Audit,

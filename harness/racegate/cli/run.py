@@ -13,7 +13,7 @@ from racegate.check.checker import Checker
 from racegate.check.repro.minimise import gone_on
 from racegate.check.repro.search import BUDGET, FailureSighting, search
 from racegate.check.repro.unrealised import with_reasons
-from racegate.cli.look.named import FaultOption, scripts
+from racegate.cli.help.named import FaultOption, scripts
 from racegate.cli.options import (
     Audit,
     AuditOption,

@@ -22,7 +22,7 @@ from racegate.cli.ci import (
 from racegate.cli.foreign.pictures import cause_page, write_causes
 from racegate.cli.foreign.searching import minimised_file, search_target
 from racegate.cli.foreign.selection import ExceptOption, without
-from racegate.cli.look.named import ScenarioArgument
+from racegate.cli.help.named import ScenarioArgument
 from racegate.cli.options import (
     HoldOption,
     JsonOption,

@@ -30,7 +30,7 @@ from racegate.cli.foreign.versions import (
     code_beside,
     compared_with,
 )
-from racegate.cli.look.named import GpuOption
+from racegate.cli.help.named import GpuOption
 from racegate.cli.options import (
     JsonOption,
     RunTimeoutOption,

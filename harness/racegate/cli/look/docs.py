@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from racegate.cli.look.named import pages as page_names
+from racegate.cli.help.named import pages as page_names
 from racegate.cli.options import (
     JsonOption,
     fail,

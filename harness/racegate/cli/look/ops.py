@@ -6,7 +6,7 @@ import typer
 
 from racegate.check.checker import Checker
 from racegate.check.repro.operations import described
-from racegate.cli.look.named import FaultOption, ScenarioArgument
+from racegate.cli.help.named import FaultOption, ScenarioArgument
 from racegate.cli.options import (
     JsonOption,
     stdout_console,

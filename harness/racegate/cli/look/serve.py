@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from racegate.check.checker import Checker
-from racegate.cli.look.named import FaultOption
+from racegate.cli.help.named import FaultOption
 from racegate.cli.options import (
     TargetOption,
     WrittenStoreOption,

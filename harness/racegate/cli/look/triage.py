@@ -11,7 +11,7 @@ import typer
 from racegate.check.checker import Checker
 from racegate.check.repro.explain import explain_failure
 from racegate.check.subject import LaunchMode
-from racegate.cli.look.named import FaultOption
+from racegate.cli.help.named import FaultOption
 from racegate.cli.options import (
     JsonOption,
     fail,
