@@ -80,6 +80,12 @@ ScenarioArgument = Annotated[
         autocompletion=scripts,
     ),
 ]
+AnyScenarioArgument = Annotated[
+    Path | None,
+    typer.Argument(
+        metavar="[SCENARIO]", help="A scenario file, or a name.", autocompletion=scripts
+    ),
+]
 FaultOption = Annotated[
     str | None,
     typer.Option(
