@@ -138,4 +138,7 @@ def export(
     with open_device(stdout=PrintPlace.STDERR) as device:
         text = export_test(device, program, known.signature, parse_holds(known.holds))
     write_text(pytest, text)
-    say(f"wrote {pytest}: pytest {pytest} on a GPU, or racegate torch run -m pytest {pytest}")
+    say(
+        f"wrote {pytest}: pytest {pytest} on a GPU, or, without one, racegate torch run "
+        f"--error-exitcode 0 -m pytest {pytest}"
+    )

@@ -32,12 +32,12 @@ from racegate.cli.foreign.versions import (
 )
 from racegate.cli.foreign.virtual import (
     CompileOption,
-    GpuOption,
     GpusOption,
     MemoryOption,
     RanksOption,
     ranks_for,
 )
+from racegate.cli.help.named import GpuOption
 from racegate.cli.options import (
     JsonOption,
     RunTimeoutOption,
@@ -106,10 +106,11 @@ ErrorCodeOption = Annotated[
     int | None,
     typer.Option(
         "--error-exitcode",
-        min=1,
+        min=0,
         max=125,
         metavar="N",
-        help="End with N for a finding, and with the script's own code if that fails by itself.",
+        help="End with N for a finding, and with the script's own code if that fails by itself; 0 "
+        "where tests race on purpose and judge it themselves.",
     ),
 ]
 
@@ -253,11 +254,12 @@ def _tell_ci(
 
 def _told_apart(code: int, result: ProgramResult, error_exitcode: int) -> int:
     """With --error-exitcode: a code of the caller's for a finding, and the script's own for its
-    failure.
+    failure. 0 is no code of a finding: the script's own stands, also beside one.
     """
-    if code == ExitCode.FINDING:
+    if code == ExitCode.FINDING and error_exitcode:
         return error_exitcode
-    return result.exit_code if code == ExitCode.SCRIPT_FAILED else code
+    is_own = code in (ExitCode.FINDING, ExitCode.SCRIPT_FAILED)
+    return result.exit_code if is_own else code
 
 
 @app.command(context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True})

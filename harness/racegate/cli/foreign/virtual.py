@@ -10,7 +10,6 @@ import typer
 
 from racegate.cli.options import fail
 from racegate.interpose.errors import BadInput
-from racegate.interpose.gpus import GPUS
 from racegate.interpose.outcome import CompileMode
 
 
@@ -42,17 +41,6 @@ MemoryOption = Annotated[
         help="Of the virtual device, as 8G, in the place of that of --gpu or half of the host's.",
     ),
 ]
-GpuOption = Annotated[
-    str,
-    typer.Option(
-        "--gpu",
-        metavar="NAME",
-        show_default=False,
-        help=f"What the virtual device says that it is: {', '.join(GPUS)}.",
-    ),
-]
-
-
 RanksOption = Annotated[
     int,
     typer.Option(
