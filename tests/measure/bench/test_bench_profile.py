@@ -12,7 +12,7 @@ import pytest
 
 from racegate.measure.bench.profile import (
     ProfiledJob,
-    Samples,
+    SampledRuns,
     Stack,
     call_of,
     entries_of,
@@ -54,7 +54,7 @@ def test_a_sample_counts_for_the_innermost_function(
 
 def test_a_stack_has_the_project_alone() -> None:
     """Functions of NumPy, of tests and of what runs the job are no part of it."""
-    samples = Samples()
+    samples = SampledRuns()
 
     def seen() -> None:
         samples.take(signal.SIGPROF, sys._getframe())
@@ -77,7 +77,7 @@ def test_sampling_leaves_no_timer_behind() -> None:
 
 
 def test_parts_share_the_time_of_a_run() -> None:
-    samples = Samples(runs=5, seconds=2.0)
+    samples = SampledRuns(runs=5, seconds=2.0)
     samples.stacks.update({IN_KERNEL: 30, (ENGINE,): 69, (LAUNCHER, ENGINE): 1})
     job = ProfiledJob("bare", lambda: None, "alone", per=2)
     found = {entry.name: entry.value for entry in entries_of(job, samples, events=1000)}
@@ -92,7 +92,7 @@ def test_parts_share_the_time_of_a_run() -> None:
 
 
 def test_the_page_has_every_figure() -> None:
-    samples = Samples(runs=1, seconds=1.0)
+    samples = SampledRuns(runs=1, seconds=1.0)
     samples.stacks.update({IN_KERNEL: 1, (ENGINE,): 3})
     entries = tuple(entries_of(ProfiledJob("bare", lambda: None, "alone"), samples, events=10))
     known = dict.fromkeys(("commit", "python", "numpy", "system", "cpu"), "1")

@@ -38,8 +38,8 @@ SAMPLE_S = 0.004
 DRAWN = 400
 # A smaller part of a job rests on few samples: it stands in none of the tables.
 SHARE_MIN = 0.01
-# What runs the jobs is part of none.
-AROUND = ("racegate.measure", "racegate.cli")
+# Rooms that run the jobs are part of none.
+AROUND = frozenset({"measure", "cli"})
 
 # The layers of the stack, by the beginning of a module's name; the first that fits counts.
 LAYERS = (
@@ -62,7 +62,7 @@ Stack = tuple[tuple[str, str], ...]  # (module, function) of the project, the in
 
 
 @dataclass(slots=True)
-class Samples:
+class SampledRuns:
     """Stacks that were seen. runs: how often the job was done; seconds: of CPU time, for all"""
 
     stacks: Counter[Stack] = field(default_factory=Counter)
@@ -123,11 +123,11 @@ def profiled_jobs() -> Iterator[ProfiledJob]:
     yield ProfiledJob("held", held, "a schedule of one to three drawn holds", len(few))
 
 
-def sampled(job: Callable[[], object], *, seconds: float) -> Samples:
+def sampled(job: Callable[[], object], *, seconds: float) -> SampledRuns:
     """The stacks of a job that is done again and again. It is done once before that."""
     job()
     gc.collect()
-    samples = Samples()
+    samples = SampledRuns()
     before = signal.signal(signal.SIGPROF, samples.take)
     begun = time.process_time()
     signal.setitimer(signal.ITIMER_PROF, SAMPLE_S, SAMPLE_S)
@@ -142,7 +142,7 @@ def sampled(job: Callable[[], object], *, seconds: float) -> Samples:
     return samples
 
 
-def entries_of(job: ProfiledJob, samples: Samples, *, events: int) -> Iterator[BenchEntry]:
+def entries_of(job: ProfiledJob, samples: SampledRuns, *, events: int) -> Iterator[BenchEntry]:
     """The time of one run, and its parts in four ways. events: of the trace of one run"""
     run_us = 1e6 * samples.seconds / (samples.runs * job.per)
     yield entry_of(job.name, run_us, "us", job.detail)
@@ -163,7 +163,7 @@ def entries_of(job: ProfiledJob, samples: Samples, *, events: int) -> Iterator[B
 def _of_project(frame: FrameType | None) -> Iterator[tuple[str, str]]:
     while frame is not None:
         module = frame.f_globals.get("__name__", "")
-        if module.startswith("racegate") and not module.startswith(AROUND):
+        if module.startswith("racegate") and not AROUND.intersection(module.split(".")[1:2]):
             yield module, frame.f_code.co_name
         frame = frame.f_back
 
