@@ -26,6 +26,11 @@ SOURCE = NATIVE / "kernels.c"
 # Set to 0, nothing is compiled for the virtual device of our own engine.
 COMPILED_VARIABLE = "RACEGATE_COMPILED"
 
+# Kernels that only write to their arguments; the argument that has the shape of what the others
+# return, the first by default.
+IN_PLACE = frozenset({"scatter_inputs", "rejection_verify", "scripted_draft"})
+LIKE = {"gated_delta_update": 2}
+
 # What a function in C says: whether it has done its work, or leaves it to the eager twin.
 Twin = Callable[..., bool]
 
@@ -47,22 +52,8 @@ def compiled_backend() -> Backend:
     headers = (*NATIVE.glob("*.h"), *ORDER.glob("*.h"))
     library = ctypes.PyDLL(str(compiled(LIBRARY, (SOURCE,), read=(SOURCE, *headers))))
     library.racegate_exact_kernels.restype = ctypes.py_object
-    delta, mamba, conv, attention, linear, norm, gate, inputs, verify, draft = (
-        library.racegate_exact_kernels()
-    )
-    return replace(
-        EAGER,
-        gated_delta_update=_with_output(delta, EAGER.gated_delta_update, like=2),
-        mamba2_update=_with_output(mamba, EAGER.mamba2_update, like=0),
-        conv_update=_conv_update(conv),
-        paged_attention=_with_output(attention, EAGER.paged_attention, like=0),
-        linear=_linear(linear),
-        norm=_norm(norm),
-        gate=_with_output(gate, EAGER.gate, like=0),
-        scatter_inputs=_in_place(inputs, EAGER.scatter_inputs),
-        rejection_verify=_in_place(verify, EAGER.rejection_verify),
-        scripted_draft=_in_place(draft, EAGER.scripted_draft),
-    )
+    twins: tuple[Twin, ...] = library.racegate_exact_kernels()
+    return replace(EAGER, **{twin.__name__: _kernel(twin) for twin in twins})
 
 
 @cache
@@ -72,6 +63,15 @@ def _loaded() -> tuple[Backend, str]:
         return compiled_backend(), ""
     except (BadInput, OSError) as error:
         return EAGER, str(error)
+
+
+def _kernel(twin: Twin) -> Kernel:
+    """What a device calls: the twin in C, and where that leaves it the work, the eager one."""
+    name, eager = twin.__name__, getattr(EAGER, twin.__name__)
+    if name in IN_PLACE:
+        return _in_place(twin, eager)
+    own = OPTIONAL.get(name)
+    return _with_output(twin, eager, like=LIKE.get(name, 0)) if own is None else own(twin, eager)
 
 
 def _with_output(twin: Twin, eager: Kernel, *, like: int) -> Kernel:
@@ -94,9 +94,7 @@ def _in_place(twin: Twin, eager: Kernel) -> Kernel:
     return kernel
 
 
-def _conv_update(twin: Twin) -> Kernel:
-    eager = EAGER.conv_update
-
+def _conv_update(twin: Twin, eager: Kernel) -> Kernel:
     def kernel(*arrays: np.ndarray, bias: np.ndarray | None = None) -> np.ndarray:
         out = np.empty(arrays[0].shape, np.uint32)
         return out if twin(*arrays, bias, out) else eager(*arrays, bias=bias)
@@ -104,9 +102,7 @@ def _conv_update(twin: Twin) -> Kernel:
     return kernel
 
 
-def _linear(twin: Twin) -> Kernel:
-    eager = EAGER.linear
-
+def _linear(twin: Twin, eager: Kernel) -> Kernel:
     def kernel(x: np.ndarray, weight: np.ndarray, bias: np.ndarray | None = None) -> np.ndarray:
         out = np.empty((len(x), len(weight)), np.uint32)
         return out if twin(x, weight, bias, out) else eager(x, weight, bias)
@@ -114,11 +110,13 @@ def _linear(twin: Twin) -> Kernel:
     return kernel
 
 
-def _norm(twin: Twin) -> Kernel:
-    eager = EAGER.norm
-
+def _norm(twin: Twin, eager: Kernel) -> Kernel:
     def kernel(x: np.ndarray, weight: np.ndarray | None = None, *, groups: int = 1) -> np.ndarray:
         out = np.empty(x.shape, np.uint32)
         return out if twin(x, weight, out) else eager(x, weight, groups=groups)
 
     return kernel
+
+
+# Kernels with arguments that may be left out.
+OPTIONAL = {"conv_update": _conv_update, "linear": _linear, "norm": _norm}

@@ -41,22 +41,23 @@ SHARE_MIN = 0.01
 # Rooms that run the jobs are part of none.
 AROUND = frozenset({"measure", "cli"})
 
-# The layers of the stack, by the beginning of a module's name; the first that fits counts.
+# The layers of the stack, by the beginning of a module's name in its package; the first that fits
+# counts.
 LAYERS = (
     ("racegate_kernels", "kernels"),
     ("racegate_reference", "reference"),
-    ("racegate.engine.observe", "observer"),
-    ("racegate.device.recorder", "recorder"),
-    ("racegate.order", "clocks and shadow"),
-    ("racegate.device", "device"),
-    ("racegate.engine", "engine"),
-    ("racegate.oracles", "oracles"),
-    ("racegate.history", "oracles"),
-    ("racegate.explore", "search"),
-    ("racegate.check", "shared and forked runs"),
+    ("engine.observe", "observer"),
+    ("device.recorder", "recorder"),
+    ("order", "clocks and shadow"),
+    ("device", "device"),
+    ("engine", "engine"),
+    ("oracles", "oracles"),
+    ("history", "oracles"),
+    ("explore", "search"),
+    ("check", "shared and forked runs"),
 )
 # Calls of the engine begin in a method of one of these.
-CALLED = ("racegate.device.issuing", "racegate.device.virtual.device", "racegate.device.memory")
+CALLED = ("device.issuing", "device.virtual.device", "device.memory")
 
 Stack = tuple[tuple[str, str], ...]  # (module, function) of the project, the innermost first
 
@@ -172,7 +173,8 @@ def layer_of(stack: Stack) -> str:
     """The layer of the innermost function."""
     if not stack:
         return "Python and NumPy alone"
-    return next((layer for part, layer in LAYERS if stack[0][0].startswith(part)), "other")
+    module = stack[0][0].removeprefix("racegate.")
+    return next((layer for part, layer in LAYERS if module.startswith(part)), "other")
 
 
 def module_of(stack: Stack) -> str:
@@ -188,7 +190,8 @@ def kernel_of(stack: Stack) -> str:
 
 def call_of(stack: Stack) -> str:
     """The device's method that the engine has called; empty outside of the device."""
-    inside = [name for module, name in stack if module in CALLED and not name.startswith("_")]
+    called = [name for module, name in stack if module.removeprefix("racegate.") in CALLED]
+    inside = [name for name in called if not name.startswith("_")]
     return inside[-1] if inside else ""
 
 

@@ -273,7 +273,7 @@ static inline void put_input(const struct array *ids, int32_t index, int32_t val
 KERNEL(scatter_inputs, "I1i1i1i1i1i2") {
     const struct array *ids = &a[0], *start = &a[1], *previous = &a[2], *lengths = &a[3], *next = &a[4], *drafts = &a[5];
     ssize_t rows = previous->shape[0];
-    if (start->shape[0] < rows + 1 || !is_length(lengths, rows)) return 0;
+    if (start->shape[0] < rows + 1 || !is_length(lengths, rows) || !next->shape[0] || !drafts->shape[0]) return 0;
     for (ssize_t place = -1; place < drafts->shape[1]; place++) /* of all rows one place after another */
         for (ssize_t row = 0; row < rows; row++) {
             int32_t before = int1(previous, row);
@@ -322,7 +322,7 @@ KERNEL(scripted_draft, "i1i1i1i1i1i2i1i1i2u2U3I2=0") {
     const struct array *places = &a[1], *slots = &a[2], *table = &a[5], *truth = &a[8], *digests = &a[9], *cache = &a[10], *drafts = &a[11];
     ssize_t tokens = a[0].shape[0], rows = a[3].shape[0], block_size = cache->shape[1], last = truth->shape[1] - 1;
     int32_t vocabulary = (int32_t)a[12].bytes;
-    if (!is_length(places, tokens) || !is_length(slots, tokens) || cache->shape[2] != 1 || vocabulary < 2 || vocabulary != a[12].bytes) return 0;
+    if (!tokens || !is_length(places, tokens) || !is_length(slots, tokens) || cache->shape[2] != 1 || vocabulary < 2 || vocabulary != a[12].bytes) return 0;
     if (!is_length(&a[4], rows) || !is_length(table, rows) || !is_length(&a[6], rows) || !is_length(&a[7], rows)) return 0;
     if (!is_length(drafts, rows) || !truth->shape[0] || last < 0 || !is_length(digests, truth->shape[0])) return 0;
     if (digests->shape[1] != last + 1) return 0;
