@@ -20,7 +20,7 @@ from racegate.cli.ci import (
     with_ci,
     write_checked,
 )
-from racegate.cli.foreign.cells import ReleaseOption, scheduler_cell
+from racegate.cli.foreign.cells import scheduler_cell
 from racegate.cli.foreign.pictures import (
     WitnessOf,
     write_causes,
@@ -29,11 +29,11 @@ from racegate.cli.foreign.pictures import (
 )
 from racegate.cli.foreign.searching import minimised_file, search_target
 from racegate.cli.foreign.selection import ExceptOption, fitting, without
+from racegate.cli.help.named import ReleaseOption, ScenarioArgument
 from racegate.cli.options import (
     HoldOption,
     JsonOption,
     LogOption,
-    ScenarioArgument,
     ScriptsOption,
     StrictOption,
     WitnessesOption,
