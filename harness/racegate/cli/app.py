@@ -22,7 +22,7 @@ from typing import Annotated, Any, NamedTuple, NoReturn, cast
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from racegate.cli.examples import epilog_of
+from racegate.cli.help.examples import epilog_of
 from racegate.cli.options import fail, say
 from racegate.history import __version__
 from racegate.history.breakage import Caught
