@@ -7,7 +7,7 @@ anything. The child process sets it before the script starts.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import msgspec
@@ -15,17 +15,21 @@ import msgspec
 from racegate.history.finding import Race
 from racegate.interpose.outcome import Observation
 
+Moves = Iterable[tuple[int, int, int]]  # (address of the target, of the source, bytes) each
+
 
 @dataclass(slots=True)
 class ProgramRun:
     """What a program can reach of its run.
 
     findings: those found so far; read: the bytes of a value and how to show them
+    declare: an operator that only copies (schema, moves, reads, any_order)
     suppressed: signatures that tests pass over
     """
 
     findings: Callable[[], list[Race]]
     read: Callable[[object], tuple[bytes, str]]
+    declare: Callable[[str, Callable[..., Moves], tuple[str, ...], str], None]
     observations: list[Observation] = field(default_factory=list)
     suppressed: frozenset[str] = frozenset()
 

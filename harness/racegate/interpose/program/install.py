@@ -14,11 +14,14 @@ from typing import Any, ClassVar, Protocol
 import torch
 
 from racegate.history.schedule import Holds
+from racegate.interpose.current import Moves
 from racegate.interpose.device.calls import Calls
 from racegate.interpose.device.frames import without_ours
 from racegate.interpose.device.library import Library
 from racegate.interpose.device.queue import Queue, WorkQueue
 from racegate.interpose.device.session import Session
+from racegate.interpose.kernels.declared.copies import CopyOperator, DeclaredCopies
+from racegate.interpose.kernels.declared.engines import declare_sglang, declare_vllm
 from racegate.interpose.kernels.interpreted.driver import answer_for_driver
 from racegate.interpose.kernels.interpreted.programs import ProgramRace
 from racegate.interpose.kernels.memo import Memo
@@ -44,6 +47,7 @@ class Installed:
     calls: Calls
     kernels: Kernels
     triton: TritonKernels
+    copies: DeclaredCopies
     computes: ClassVar[bool] = True
     tears_copies: ClassVar[bool] = True
 
@@ -73,6 +77,12 @@ class Installed:
         """The bytes of an observed value, and how to show them."""
         return read_value(self.session, value)
 
+    def declare(
+        self, schema: str, moves: Callable[..., Moves], reads: tuple[str, ...], any_order: str
+    ) -> None:
+        """An operator that only copies, see CopyOperator."""
+        self.copies.add(CopyOperator(schema=schema, moves=moves, reads=reads, any_order=any_order))
+
     def finish(self) -> None:
         """The program is over."""
 
@@ -96,6 +106,7 @@ def install(
     _prefer_plain_kernels()
     kernels.register()
     triton = TritonKernels(session, library, graphs, refuse, memo, on_race)
+    copies = DeclaredCopies(session, library, calls)
     AfterImport(
         {
             "triton.runtime.interpreter": triton.patch,
@@ -103,6 +114,8 @@ def install(
             "triton.backends": answer_for_driver,
             "torch.distributed": partial(track_collectives, session),
             "triton.experimental.gluon._runtime": triton.refuse_gluon,
+            "vllm._custom_ops": partial(declare_vllm, copies),
+            "sgl_kernel": partial(declare_sglang, copies),
         }
     ).install()
     _count_devices()
@@ -112,7 +125,7 @@ def install(
     track_backward(session)
     track_snapshots()
     atexit.register(library.hush)
-    return Installed(session, library, calls, kernels, triton)
+    return Installed(session, library, calls, kernels, triton, copies)
 
 
 def _prefer_plain_kernels() -> None:
