@@ -118,6 +118,11 @@ COMMANDS = {
         "The release of a package that brought a race into a program, or repaired it.",
         app="bisect_app",
     ),
+    "watch": LazyCommand(
+        CommandKind.SEARCH,
+        "look.watch",
+        "Programs on each new version of the packages that they use.",
+    ),
     "campaign": LazyCommand(
         CommandKind.SEARCH, "look.campaign", "What campaigns have found, and whether it is fixed."
     ),

@@ -123,8 +123,9 @@ def test_a_request_with_a_temperature_must_have_been_penalised() -> None:
         SCENARIO, requests=(msgspec.structs.replace(ONE, temperature=0.05),)
     )
     told = ReleaseRun(ending=Ending.FINISHED)
-    assert unmet_expectations(SCENARIO, told) == ()
-    assert PENALISED in unmet_expectations(warm, told)[0]
+    cell = Cell(release="1", runner=ModelRunner.V1, mode=StateMode.NONE)
+    assert unmet_expectations(cell, SCENARIO, told) == ()
+    assert PENALISED in unmet_expectations(cell, warm, told)[0]
 
 
 def test_prefixes_need_a_mode_that_caches_them() -> None:

@@ -16,6 +16,7 @@ from racegate.targets.vllm.inside.model import Script
 from racegate.targets.vllm.inside.truth.compare import UNTRUE_MAX, Truth
 from racegate.targets.vllm.inside.truth.course import Course, RequestStep
 from racegate.targets.vllm.inside.truth.groups import GroupTable
+from racegate.targets.vllm.wire import DraftMode
 
 DRAFTS = 3
 GROUPS = (
@@ -263,3 +264,31 @@ def test_a_course_gives_the_tokens_of_plain_decoding(
     assert tokens == [says.token_at(0, 4 + at) for at in range(len(tokens))]
     assert all(later.start == row.computed for row, later in pairwise(rows))
     assert all(0 <= row.rejected <= row.drafts for row in rows)
+
+
+def test_drafts_that_are_drawn_are_verified_as_they_were_drawn() -> None:
+    requests = (
+        Request(
+            name="A", arrive=0, prompt=(5, 6, 7, 8), max_tokens=20, accepts=(4,), temperature=0.05
+        ),
+    )
+    says = Script(
+        Scenario(name="s", title="t", requests=requests),
+        draft_len=DRAFTS,
+        draft_mode=DraftMode.PROBABILISTIC,
+    )
+    right = [says.token_at(0, place) for place in range(5, 8)]
+    wrong = [next(one for one in says.drawn_at(0, 6) if one != right[1])]
+    for drawn, accepted in ((right, 4), (right[:1] + wrong + right[2:], 2)):
+        truth = Truth(says, GROUPS, penalties_of)
+        step = {"rows": ["A"], "next": [right[-1]], "counts": [accepted]}
+        truth.read([
+            scheduled(1, A=(4, 0, 0, 4)),
+            (1, "attention", {"rows": ["A"], "query_start": [0, 4], "seq_lens": [4], "slots": []}),
+            (1, "drafts", {"rows": ["A"], "tokens": [drawn]}),
+            scheduled(2, A=(4, 3, 4, None)),
+            (2, "accepted", step),
+        ])  # fmt: skip
+        assert [one.what for one in truth.untrue if "counts" in one.what] == []
+        assert truth.compared["accepted.counts"] == 1
+        assert not [one for one in truth.untrue if one.what.startswith("drafts")]

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from racegate.cli.foreign.releases import release_commands, started, vllm_cell
+from racegate.cli.foreign.cells import vllm_cell
+from racegate.cli.foreign.releases import release_commands, started
 from racegate.cli.foreign.selection import ExceptOption, without
 from racegate.cli.options import (
     JsonOption,

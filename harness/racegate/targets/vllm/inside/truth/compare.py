@@ -328,6 +328,7 @@ class Truth:
         used: Any = values["tokens"]
         for at, row in enumerate(self._rows):
             made = (entry(used, at) or [])[: self._asked]
+            self._course.note_drawn(row.request, made)
             for number, one in enumerate(made, start=1):
                 where = f"{number} of request {row.request} in row {at}"
                 self._same(step, "drafts.tokens", where, one, self._course.draft(row, number))
