@@ -7,15 +7,17 @@ anything. The child process sets it before the script starts.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from racegate.history.finding import Race
 from racegate.interpose.outcome import Observation
 
-Moves = Iterable[tuple[int, int, int]]  # (address of the target, of the source, bytes) each
+if TYPE_CHECKING:
+    from racegate.interpose.kernels.declared.copies import Moves
 
 
 @dataclass(slots=True)

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from racegate.history.finding import Race
-from racegate.interpose.current import Moves, ProgramRun, get_run
+from racegate.interpose.current import ProgramRun, get_run
 from racegate.interpose.errors import BadInput
+
+if TYPE_CHECKING:
+    from racegate.interpose.kernels.declared.copies import Moves
 
 
 class Recording:

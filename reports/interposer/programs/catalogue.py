@@ -24,7 +24,7 @@ class Removed:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One script in one release. releases: as pip writes them, none if torch itself is judged;
+    """One script in one release. releases: as pip is told them, none if torch itself is judged;
     public: the issue or pull request that says the same; removed: what the silent case hinges on.
     """
 
@@ -124,22 +124,6 @@ CASES = [
         faulty="vllm==0.22.1",
         repaired="vllm==0.24.0",
         public=f"{_VLLM}/issues/45704",
-        beside=(),
-    ),
-    *_pair(
-        "vllm_offload",
-        "store",
-        faulty="vllm==0.13.0",
-        repaired="vllm==0.14.0",
-        public=f"{_VLLM}/pull/31341",
-        beside=(),
-    ),
-    *_pair(
-        "vllm_offload",
-        "load",
-        faulty="vllm==0.14.0",
-        repaired="vllm==0.33.0",
-        public=f"{_VLLM}/pull/50696",
         beside=(),
     ),
     Case(

@@ -34,26 +34,28 @@ nothing = {
 }
 
 
-def step(events: list[tuple[int, torch.Event]], **transfer: object) -> None:
-    """What the runner calls around a forward pass, with one transfer."""
+def step(mark: str, **transfer: object) -> None:
+    """What the runner calls around a forward pass, and then until the transfer has come to its end.
+    mark: where the worker keeps which one was the last that did
+    """
     worker.bind_connector_metadata(SimpleCPUOffloadMetadata(**{**nothing, **transfer}))
     worker.start_load_kv()
     worker.wait_for_save()
     worker.get_finished(set())
-    while not events:
+    worker.clear_connector_metadata()
+    while getattr(worker, mark) < 0:
         time.sleep(0.001)
+        worker.get_finished(set())
 
 
 if sys.argv[1] == "store":
     device["layer"][2:4].fill_(7)  # a forward pass writes two blocks
-    step(worker._store_events, store_event=0, store_gpu_blocks=[2, 3], store_cpu_blocks=[0, 1])
-    worker._store_events[0][1].synchronize()
+    step("_store_hwm", store_event=0, store_gpu_blocks=[2, 3], store_cpu_blocks=[0, 1])
     observe("blocks of the host", host["layer"][:2].clone())
 else:
     host["layer"][:2].fill_(5)
     last = device["layer"][5:7].sum()  # the last owner of two blocks still reads them
-    step(worker._load_events, load_event=0, load_gpu_blocks=[5, 6], load_cpu_blocks=[0, 1])
-    worker._load_events[0][1].synchronize()
+    step("_load_hwm", load_event=0, load_gpu_blocks=[5, 6], load_cpu_blocks=[0, 1])
     observe("of the last owner", last)
     observe("blocks of the device", device["layer"][5:7])
 backend.shutdown()

@@ -14,13 +14,12 @@ from typing import Any, ClassVar, Protocol
 import torch
 
 from racegate.history.schedule import Holds
-from racegate.interpose.current import Moves
 from racegate.interpose.device.calls import Calls
 from racegate.interpose.device.frames import without_ours
 from racegate.interpose.device.library import Library
 from racegate.interpose.device.queue import Queue, WorkQueue
 from racegate.interpose.device.session import Session
-from racegate.interpose.kernels.declared.copies import CopyOperator, DeclaredCopies
+from racegate.interpose.kernels.declared.copies import CopyOperator, CopyOperators, Moves
 from racegate.interpose.kernels.declared.engines import declare_sglang, declare_vllm
 from racegate.interpose.kernels.interpreted.driver import answer_for_driver
 from racegate.interpose.kernels.interpreted.programs import ProgramRace
@@ -29,7 +28,7 @@ from racegate.interpose.kernels.run import Kernels
 from racegate.interpose.kernels.triton_kernels import TritonKernels
 from racegate.interpose.program.arrays import track_arrays
 from racegate.interpose.program.hostmode import DeviceKernels, HostMode
-from racegate.interpose.program.imports import AfterImport
+from racegate.interpose.program.imports import AfterImport, open_virtual_runtime
 from racegate.interpose.program.observing import read_value
 from racegate.interpose.program.threads import track_collectives, track_threads
 
@@ -47,7 +46,7 @@ class Installed:
     calls: Calls
     kernels: Kernels
     triton: TritonKernels
-    copies: DeclaredCopies
+    copies: CopyOperators
     computes: ClassVar[bool] = True
     tears_copies: ClassVar[bool] = True
 
@@ -106,7 +105,7 @@ def install(
     _prefer_plain_kernels()
     kernels.register()
     triton = TritonKernels(session, library, graphs, refuse, memo, on_race)
-    copies = DeclaredCopies(session, library, calls)
+    copies = CopyOperators(session, library, calls)
     AfterImport(
         {
             "triton.runtime.interpreter": triton.patch,
@@ -119,6 +118,7 @@ def install(
         }
     ).install()
     _count_devices()
+    open_virtual_runtime()
     track_arrays(session)
     track_events(session)
     track_streams(session)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import torch
 
-from racegate.interpose.current import Moves
 from racegate.interpose.device.calls import Calls
 from racegate.interpose.device.copies import Copy, CopyBatch, SourceOrder
 from racegate.interpose.device.library import Library
@@ -18,6 +17,8 @@ from racegate.interpose.device.spans import Place
 from racegate.interpose.kernels.aliases import alias_of, bytes_of
 from racegate.interpose.native.streams import current_stream
 from racegate.order.ranges import Ranges, merged
+
+Moves = Iterable[tuple[int, int, int]]  # (address of the target, of the source, bytes) each
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +45,7 @@ class CopyOperator:
 
 
 @dataclass(frozen=True, slots=True)
-class DeclaredCopies:
+class CopyOperators:
     """Puts such operators in their place. registrations: live as long as the process"""
 
     session: Session

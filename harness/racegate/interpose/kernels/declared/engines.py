@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
-from racegate.interpose.current import Moves
-from racegate.interpose.kernels.declared.copies import CopyOperator, DeclaredCopies
+from racegate.interpose.kernels.declared.copies import CopyOperator, CopyOperators, Moves
 
 Tensor = Any
 
@@ -143,7 +142,7 @@ SGLANG = tuple(
 )
 
 
-def declare_vllm(declared: DeclaredCopies, operators: ModuleType) -> None:
+def declare_vllm(declared: CopyOperators, operators: ModuleType) -> None:
     """Where vLLM's compiled operators are not installed. operators: its `_custom_ops`"""
     has_size = "block_size_in_bytes" in inspect.signature(operators.swap_blocks).parameters
     size = "int block_size_in_bytes, " if has_size else ""
@@ -166,7 +165,7 @@ def declare_vllm(declared: DeclaredCopies, operators: ModuleType) -> None:
     )
 
 
-def declare_sglang(declared: DeclaredCopies, _package: ModuleType) -> None:
+def declare_sglang(declared: CopyOperators, _package: ModuleType) -> None:
     """SGLang's are kernels, compiled or not."""
     for operator in SGLANG:
         declared.add(operator)
