@@ -24,6 +24,7 @@ from racegate.interpose.kernels.interpreted.programs import ProgramRace
 from racegate.interpose.kernels.memo import Memo
 from racegate.interpose.kernels.run import Kernels
 from racegate.interpose.kernels.triton_kernels import TritonKernels
+from racegate.interpose.native.streams import handle_of
 from racegate.interpose.program.arrays import track_arrays
 from racegate.interpose.program.hostmode import DeviceKernels, HostMode
 from racegate.interpose.program.imports import AfterImport
@@ -171,7 +172,7 @@ def track_events(session: Session) -> None:
         return not event.cuda_event or session.query_event(event.cuda_event)
 
     def query_stream(stream: Any) -> bool:
-        return session.query_stream(stream.cuda_stream)
+        return session.query_stream(handle_of(stream))
 
     def query_any(event: Any) -> bool:
         if event.device is None or event.device.type != "cuda":
@@ -190,7 +191,7 @@ def track_streams(session: Session) -> None:
     def making(cls: type, *args: Any, **kwargs: Any) -> Any:
         stream = make(cls, *args, **kwargs)
         if not {"stream_id", "stream_ptr"} & kwargs.keys():
-            session.origins.stream_made(stream.cuda_stream)
+            session.origins.stream_made(handle_of(stream))
         return stream
 
     torch.cuda.Stream.__new__ = making
