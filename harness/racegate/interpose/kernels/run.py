@@ -148,7 +148,8 @@ class Kernels:
             self._refuse(f"{operator.name} ({_reason(error)})")
             raise
         except _OWN_FAULTS as error:  # also where the program would catch it
-            self._refuse(f"{operator.name} ({type(error).__name__}: {str(error).partition(chr(10))[0]})")
+            first_line = str(error).partition("\n")[0]
+            self._refuse(f"{operator.name} ({type(error).__name__}: {first_line})")
             raise
 
     def _run(self, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
