@@ -19,8 +19,8 @@ from racegate.interpose.device.frames import without_ours
 from racegate.interpose.device.library import Library
 from racegate.interpose.device.queue import Queue, WorkQueue
 from racegate.interpose.device.session import Session
+from racegate.interpose.kernels.interpreted.accesses import LaunchJudged
 from racegate.interpose.kernels.interpreted.driver import answer_for_driver
-from racegate.interpose.kernels.interpreted.programs import ProgramRace
 from racegate.interpose.kernels.memo import Memo
 from racegate.interpose.kernels.run import Kernels
 from racegate.interpose.kernels.triton_kernels import TritonKernels
@@ -83,20 +83,20 @@ def install(
     session: Session,
     refuse: Callable[[str], None],
     memo: Memo | None = None,
-    on_race: Callable[[str, ProgramRace], None] | None = None,
+    on_launch: Callable[[LaunchJudged], None] | None = None,
 ) -> Installed:
     """From here on every CUDA operator of the process runs on the virtual device.
 
     library: the preloaded one; refuse: called with the name of what nobody modelled, must not
     return; memo: launches that it knows need not be computed again;
-    on_race: see TritonKernels
+    on_launch: see TritonKernels
     """
     graphs = session.graphs
     calls = Calls(library, session, refuse)
     kernels = Kernels(session, library, graphs, refuse)
     _prefer_plain_kernels()
     kernels.register()
-    triton = TritonKernels(session, library, graphs, refuse, memo, on_race)
+    triton = TritonKernels(session, library, graphs, refuse, memo, on_launch)
     AfterImport(
         {
             "triton.runtime.interpreter": triton.patch,
