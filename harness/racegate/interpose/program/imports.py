@@ -7,9 +7,11 @@ from __future__ import annotations
 import ctypes
 import importlib.machinery
 import os
+import runpy
 import sys
 from collections.abc import Callable, Sequence
 from importlib.abc import MetaPathFinder
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -87,6 +89,21 @@ def open_virtual_runtime() -> None:
         library._name = name
 
     ctypes.CDLL.__init__ = opened  # type: ignore[method-assign, assignment]
+
+
+def run_script(argv: list[str], path: str) -> None:
+    """Runs a script, or `-m` a module, as Python would. path: a folder whose packages come before
+    all others, empty for none
+    """
+    is_module = argv[0] == "-m"
+    sys.argv = argv[1:] if is_module else argv
+    sys.path.insert(0, os.getcwd() if is_module else str(Path(argv[0]).resolve().parent))
+    if path:
+        import_from(path)
+    if is_module:
+        runpy.run_module(argv[1], run_name="__main__", alter_sys=True)
+    else:
+        runpy.run_path(argv[0], run_name="__main__")
 
 
 def import_from(folder: str) -> None:

@@ -27,7 +27,7 @@ static int batches(const uint64_t *to, const uint64_t *from, const size_t *sizes
     for (size_t i = 0; i < attribute_count && !result; i++) {
         size_t first = firsts[i], end = i + 1 < attribute_count ? firsts[i + 1] : count;
         if (first >= end || end > count) return INVALID_VALUE;
-        struct batch one = {to + first, from + first, sizes + first, end - first, (uint64_t)(uintptr_t)stream,
+        struct batch one = {to + first, from + first, sizes + first, end - first, vg_stream((uint64_t)(uintptr_t)stream),
                             (uint64_t)attributes[i].srcAccessOrder};
         result = batch(&one);
     }
@@ -99,7 +99,7 @@ int cuCtxSynchronize(void) { return (int)cudaDeviceSynchronize(); }
    addresses are not given out again: what the driver makes of that is ordered by the driver itself. */
 enum { GIVEN_BACK = 0, GIVEN = 1 };
 static cudaError_t change_owner(void *memory, size_t size, int is_given, cudaStream_t stream) {
-    vg_call(CALL_OWNER, (uint64_t)(uintptr_t)memory, size, (uint64_t)is_given, (uint64_t)(uintptr_t)stream, NULL);
+    vg_call(CALL_OWNER, (uint64_t)(uintptr_t)memory, size, (uint64_t)is_given, vg_stream((uint64_t)(uintptr_t)stream), NULL);
     return cudaSuccess;
 }
 cudaError_t cudaMallocAsync(void **memory, size_t size, cudaStream_t stream) {
