@@ -11,7 +11,13 @@ import msgspec
 
 from racegate.check.command import ReplayCommand
 from racegate.check.expected import Expected
-from racegate.check.findings import from_divergence, from_end, from_stop, from_violations
+from racegate.check.findings import (
+    from_divergence,
+    from_end,
+    from_mismatch,
+    from_stop,
+    from_violations,
+)
 from racegate.faults.fault import Fault
 from racegate.history.breakage import Breakage, Caught
 from racegate.history.finding import ALL_ORACLES, Finding, Oracle, with_hazards
@@ -27,6 +33,7 @@ from racegate.oracles.invariants import Violation
 from racegate.oracles.losslessness import Loss, find_losses
 from racegate.oracles.ordering import has_unordered_query
 from racegate.oracles.ownership import find_misowned
+from racegate.oracles.ranks import find_disagreements, find_wrong_pair
 from racegate.oracles.recall import Recall
 from racegate.oracles.stepwise import Divergence
 
@@ -129,6 +136,7 @@ class Judge:
         return [
             *about(Oracle.ORDERING, ask=lambda: from_conflicts(conflicts, run)),
             *about(Oracle.OWNERSHIP, ask=lambda: from_misowned(find_misowned(run.trace))),
+            *about(Oracle.INVARIANTS, ask=lambda: from_mismatch(find_wrong_pair(run.trace))),
             *about(Oracle.STEPWISE, ask=lambda: self._left_reference(run, recall)),
             *about(Oracle.INVARIANTS, ask=lambda: from_violations(self._violations(run, recall))),
             *about(Oracle.LOSSLESSNESS, ask=lambda: from_losses(self._losses(run))),
@@ -145,8 +153,10 @@ class Judge:
     def _violations(self, run: Run, recall: Recall) -> list[Violation]:
         scenario = self._expected.scenario
         found = recall.violations(run.observations, scenario)
+        found += find_disagreements(run.observations)
         if run.result is not None:
-            found += find_miscounts(run.observations, run.result, scenario)
+            answering = [seen for seen in run.observations if seen.rank in (None, 0)]
+            found += find_miscounts(answering, run.result, scenario)
         return found
 
     def _losses(self, run: Run) -> list[Loss]:

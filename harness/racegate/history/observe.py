@@ -31,9 +31,11 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     values: field name -> tuple / dict of plain data, or a NumPy array in row or token order;
         compared.
     detail: further values of the asynchronous engine, which only its invariants look at.
+    rank: whose they are, where an engine has several.
     """
 
     step: int
     boundary: str
     values: Mapping[str, Any]
     detail: Mapping[str, Any] = {}
+    rank: int | None = None
