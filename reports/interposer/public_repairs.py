@@ -65,7 +65,7 @@ def table(found: dict[str, ProgramRepair], cases: dict[str, Case]) -> str:
 
 def main() -> int:
     folder, *names = Path(sys.argv[1]), *sys.argv[2:]
-    results = folder / "repairs"
+    results = folder.absolute() / "repairs"  # the programs run in a folder of their own
     results.mkdir(exist_ok=True)
     racy = [one for one in CASES if one.expected is Expected.RACY and one.removed is None]
     cases = {one.name: one for one in racy if one.releases}

@@ -30,22 +30,29 @@ PAGE = """\
 # Mistakes in vLLM {release}, beside the release
 
 Written by `python reports/vllm/mistakes.py reports/vllm/mistakes.jsonl`: each mistake of
-[mistakes.toml](mistakes.toml) in a copy of the release, on runner V1, with `--runs 0`.
+[mistakes.toml](mistakes.toml) in a copy of the release, on runner V1 if no other is named, with
+`--runs 0`.
 **{noticed} of {of} are noticed**, from the recorded runs alone.
 
 | mistake | kind | mode | noticed | changed | new | the first thing found |
 | --- | --- | --- | --- | ---: | ---: | --- |"""
+SCRIPTS = Path(__file__).parents[2] / "scenarios" / "vllm"
 MISTAKES = Path(__file__).with_name("mistakes.toml")
 
 
 class Mistake(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A text of one file of vLLM, and what takes its place. kind: race or logic"""
+    """A text of one file of vLLM, and what takes its place. kind: race or logic
+
+    options: of the gate, where the usual ones do not run it; scenario: the only one that is judged
+    """
 
     name: str
     kind: str
     file: str
     before: str
     after: str
+    options: tuple[str, ...] = ()
+    scenario: str = ""
 
 
 class Judged(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,7 +131,8 @@ def judge(mistake: Mistake, mode: str) -> Judged:
         plant(mistake, Path(folder))
         out = Path(folder, "out.json")
         command = [sys.executable, "-m", "racegate", "vllm", "gate", "--release", RELEASE]
-        command += ["--path", folder, "--against", RELEASE, "--runner", "v1", "--cache-mode", mode]
+        command += ["--path", folder, "--against", RELEASE, "--cache-mode", mode]
+        command += [*mistake.options, *only(mistake.scenario, Path(folder))]
         # What differs shows in the recorded runs; landings would say what harm it does.
         command += ["--runs", "0", "--json", str(out), "--log", str(Path(folder, "log"))]
         done = subprocess.run(command, capture_output=True, text=True)
@@ -141,6 +149,16 @@ def judge(mistake: Mistake, mode: str) -> Judged:
         new=tuple(sorted(new)),
         message="" if found else end,
     )
+
+
+def only(scenario: str, folder: Path) -> list[str]:
+    """Options of a gate that judges one scenario, if one is named. folder: it is copied there"""
+    if not scenario:
+        return []
+    scripts = folder / "scripts"
+    scripts.mkdir()
+    shutil.copy(SCRIPTS / f"{scenario}.toml", scripts)
+    return ["--scenarios", str(scripts)]
 
 
 def plant(mistake: Mistake, folder: Path) -> None:

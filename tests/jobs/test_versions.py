@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,60 +32,14 @@ from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.wire import ModelRunner, StateMode
 from small_engine import Wait
 from small_release import SmallReleases
+from tiny_package import PACKAGE, PROGRAM, TINY, wheel
 
-PACKAGE = "racegate-tiny"
 SCENARIO = Scenario(
     name="small",
     title="one step",
     requests=(Request(name="A", arrive=0, prompt=(1,), max_tokens=1),),
     expect=Expect(reorder_moves=1),
 )
-# What the package does, and what uses it: a buffer that is filled again while it may be read.
-TINY = """
-import torch
-
-def upload(values, host, waits={waits}):
-    seen = []
-    for value in values:
-        host.fill_(value)
-        seen.append(host.to("cuda", non_blocking=True))
-        if waits:
-            torch.cuda.synchronize()
-    return torch.stack(seen)
-"""
-PROGRAM = """
-import torch
-import racegate_tiny
-from racegate.interpose import observe
-
-host = torch.zeros(4, pin_memory=True)
-observe("seen", racegate_tiny.upload([1.0, 2.0], host).sum().item())
-"""
-
-
-def wheel(folder: Path, version: str, content: str, requires: str = "") -> None:
-    """A wheel of pure Python, as an index has it."""
-    name = f"racegate_tiny-{version}"
-    metadata = f"Metadata-Version: 2.1\nName: {PACKAGE}\nVersion: {version}\n{requires}"
-    about = "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-    with zipfile.ZipFile(folder / f"{name}-py3-none-any.whl", "w") as archive:
-        archive.writestr("racegate_tiny.py", content)
-        archive.writestr(f"{name}.dist-info/METADATA", metadata)
-        archive.writestr(f"{name}.dist-info/WHEEL", about)
-        archive.writestr(f"{name}.dist-info/RECORD", "")
-
-
-@pytest.fixture
-def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of wheels in the place of an index, as pip's own settings name it."""
-    folder = tmp_path / "wheels"
-    folder.mkdir()
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    for version in ("1.0", "1.2", "1.10", "2.0b1"):
-        wheel(folder, version, "")
-    return folder
 
 
 class TestVersions:

@@ -9,6 +9,7 @@ import json
 import shutil
 from collections import Counter
 from collections.abc import Iterator
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -92,6 +93,42 @@ def test_every_page_is_found_from_the_first(site: Path, pages: dict[Path, Links]
             found.add(page)
             ways += leads.get(page, ())
     assert found == set(pages)
+
+
+def test_every_page_has_the_navigation_of_the_site(pages: dict[Path, Links]) -> None:
+    """Pages of findings and the matrix too, which are files of their own elsewhere."""
+    for page, found in pages.items():
+        assert '<nav aria-label="Sections">' in page.read_text(), page
+        assert any(link.endswith("evidence.html") for link in found.links), page
+
+
+def test_a_wrong_cell_of_a_release_leads_to_what_went_wrong(
+    site: Path, pages: dict[Path, Links]
+) -> None:
+    """Each to its own page, with the command that shows it again; the others to none."""
+    grid = pages[(site / "vllm" / "index.html").resolve()]
+    led = [link for link in grid.links if link.startswith("cells/") and link.endswith(".html")]
+    wrong = {}
+    for file in (REPORTS / "vllm" / "cells").glob("*.json"):
+        cell = json.loads(file.read_text())
+        for name, judged in cell["scenarios"].items():
+            if judged["verdict"] == "DIVERGENT":
+                wrong[f"cells/{file.stem}-{name}.html"] = judged
+    assert sorted(led) == sorted(wrong)
+    for link, judged in wrong.items():
+        text = unescape((site / "vllm" / link).read_text())
+        release, runner, mode, name = Path(link).stem.split("-")
+        command = f"racegate vllm run {name} --release {release} --runner {runner} "
+        assert f"{command}--cache-mode {mode} --" in text
+        for said in judged["wrong"]:
+            assert said in text
+        for conflict in judged["conflicts"]:
+            if conflict["effect"] in ("wrong", "divergent"):
+                (operation, until), *_ = conflict["holds"]
+                assert f"--hold '{operation} until {until}'" in text
+                assert conflict["does"][0] in text
+                assert conflict["second"] in text
+                assert "<svg" in text
 
 
 def test_links_that_leave_the_site_are_public(pages: dict[Path, Links]) -> None:

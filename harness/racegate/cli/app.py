@@ -22,7 +22,7 @@ from typing import Annotated, Any, NamedTuple, NoReturn, cast
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from racegate.cli.examples import epilog_of
+from racegate.cli.help.examples import epilog_of
 from racegate.cli.options import fail, say
 from racegate.history import __version__
 from racegate.history.breakage import Caught
@@ -117,6 +117,11 @@ COMMANDS = {
         "look.history",
         "The release of a package that brought a race into a program, or repaired it.",
         app="bisect_app",
+    ),
+    "watch": LazyCommand(
+        CommandKind.SEARCH,
+        "look.watch",
+        "Programs on each new version of the packages that they use.",
     ),
     "campaign": LazyCommand(
         CommandKind.SEARCH, "look.campaign", "What campaigns have found, and whether it is fixed."

@@ -58,6 +58,16 @@ def with_set(
     return decorate
 
 
+WebhookOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL",
+        envvar="RACEGATE_WEBHOOK",
+        help="Post JSON there: each new finding, what is resolved, and the end.",
+    ),
+]
+
+
 class CampaignOptions(NamedTuple):
     """How a search over scenarios goes on, and where.
 
@@ -98,14 +108,7 @@ def campaign_options(
     address: AddressOption = None,
     store: StoreOption = None,
     timeout: TimeoutOption = TIMEOUT_S,
-    webhook: Annotated[
-        str | None,
-        typer.Option(
-            metavar="URL",
-            envvar="RACEGATE_WEBHOOK",
-            help="Post JSON there: each new finding, what is resolved, and the end.",
-        ),
-    ] = None,
+    webhook: WebhookOption = None,
 ) -> CampaignOptions:
     """The options of every search over scenarios. Without an end it is refused."""
     if seconds is None and scenarios is None:

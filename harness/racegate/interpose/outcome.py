@@ -85,6 +85,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     memory_bytes: what the virtual device has, 0 for what its GPU has
     gpu: which of `GPUS` it says that it is; empty for none of them, with half of the host's memory
     ranks: as how many ranks it runs, each a process; 0: as one process without ranks
+    gpus: how many the program sees, 0: one, or one for each rank
     path: a folder whose packages come before all others; empty for none
     compiling: how compiled regions run; None: as they were compiled where this torch and this
         device can; compiles: the program is known to have some, so the compiler is imported once
@@ -101,6 +102,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     memory_bytes: int = 0
     gpu: str = ""
     ranks: int = 0
+    gpus: int = 0
     path: str = ""
     compiling: CompileMode | None = None
     compiles: bool = False
@@ -108,6 +110,11 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     is_quiet: bool = False
     sources: Sources = ()
     stdout: str = ""
+
+    @property
+    def is_led(self) -> bool:
+        """Whether its processes have a leader, which those come to that the program starts."""
+        return bool(self.ranks or self.gpus)
 
 
 class Observation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

@@ -259,7 +259,7 @@ def test_one_penalised_sample_is_what_temperatures_are_expected_to_have(
 ) -> None:
     request = Request(name="A", arrive=0, prompt=(1,), max_tokens=1, temperature=temperature)
     scenario = Scenario(name="s", title="", requests=(request,))
-    unmet = unmet_expectations(scenario, release(counters={PENALISED: count}))
+    unmet = unmet_expectations(CELL, scenario, release(counters={PENALISED: count}))
     assert (not unmet) == bool(is_met)
 
 

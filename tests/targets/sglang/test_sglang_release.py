@@ -54,7 +54,7 @@ def test_a_state_is_kept_before_it_is_written(
         last = racing[0].pairs[-1][0]
         held = runs.run(scenario, Plan(holds=(Hold(op=last),), is_recording=False))
     assert eager.delivered == eager.plain
-    assert unmet_expectations(scenario, eager) == ()
+    assert unmet_expectations(cell, scenario, eager) == ()
     assert held.delivered["M"] != held.plain["M"]
     assert held.delivered["L"] == held.plain["L"]
 
@@ -68,5 +68,5 @@ def test_the_repaired_release_is_silent(tmp_path: Path) -> None:
         eager = WithPlain(engine).run(scenario, Plan())
     assert eager.ending is Ending.FINISHED, log.read_text()[-2000:]
     assert eager.delivered == eager.plain
-    assert unmet_expectations(scenario, eager) == ()
+    assert unmet_expectations(cell, scenario, eager) == ()
     assert [f for f in eager.findings if f.first.label.startswith(WRITE)] == []

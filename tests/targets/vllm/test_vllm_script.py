@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from racegate.scenario.spec import Request, Scenario
 from racegate.targets.vllm.inside.model import VOCAB, WIDTH, Script, config
-from racegate.targets.vllm.wire import REQUESTS_MAX
+from racegate.targets.vllm.wire import REQUESTS_MAX, DraftMode
 
 DRAFT_LEN = 3
 
@@ -24,7 +24,7 @@ def script_of(accepts: tuple[int, ...], *, prompt: int = 5, most: int = 20) -> S
 
 
 def said(rule: Callable[[Any, Any], Any], token: int, position: int) -> int:
-    return int(rule(torch.tensor([token]), torch.tensor([position])))
+    return int(rule(torch.tensor([token]), torch.tensor([position])).reshape(-1)[0])
 
 
 def accepted_counts(script: Script, *, prompt: int, rounds: int) -> list[int]:
@@ -54,6 +54,25 @@ def test_the_planned_counts_are_accepted(accepts: list[int], prompt: int) -> Non
     script = script_of(tuple(accepts), prompt=prompt, most=40)
     planned = [accepts[i % len(accepts)] for i in range(8)]
     assert accepted_counts(script, prompt=prompt, rounds=8) == planned
+
+
+def test_only_drafts_of_sampled_requests_are_drawn_of_two_tokens() -> None:
+    requests = tuple(
+        Request(name=name, arrive=0, prompt=(1, 2), max_tokens=9, accepts=(2,), temperature=warm)
+        for name, warm in (("A", 0.05), ("B", 0.0))
+    )
+    scenario = Scenario(name="s", title="t", requests=requests)
+    drawn = Script(scenario, draft_len=DRAFT_LEN, draft_mode=DraftMode.PROBABILISTIC)
+    for index, name in enumerate("AB"):
+        for place in range(3, 8):
+            likeliest, other = drawn.draft(
+                torch.tensor([index * WIDTH]), torch.tensor([place - 2])
+            )[0].tolist()
+            may = drawn.drawn_at(index, place)
+            assert likeliest == drawn.draft_at(index, place) == may[0]
+            assert {likeliest, other} == set(may) and len(may) == (2 if name == "A" else 1)
+            assert drawn.token_at(index, place) in may or name == "B"
+    assert not Script(scenario, draft_len=DRAFT_LEN).draws("A")
 
 
 def test_plain_decoding_is_the_target_alone() -> None:

@@ -6,13 +6,18 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
 from bare_session import engine_session
+from racegate.interpose.outcome import Ending
 from racegate.scenario.files import load_for
+from racegate.targets.common.judge import unmet_expectations
+from racegate.targets.common.wire import ReleaseRun
 from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.inside.model import config
 from racegate.targets.vllm.inside.watch import RunnerWatch, watch_scheduler
+from racegate.targets.vllm.inside.watch_steps import watch_draws
 from racegate.targets.vllm.wire import DRAFTS_USUAL, LayerMode, ModelRunner, StateMode
 
 SCRIPTS = Path(__file__).parents[3] / "scenarios" / "vllm"
@@ -31,8 +36,14 @@ def cell(*, drafts: int = DRAFTS_USUAL, layers: LayerMode = LayerMode.HYBRID) ->
         ("rows_change_hands", 0, LayerMode.HYBRID, ""),
         ("rows_change_hands", 3, LayerMode.ATTENTION, ""),
         ("many_drafts", 7, LayerMode.HYBRID, ""),
-        ("many_drafts", 0, LayerMode.HYBRID, "it is about drafts, and there are none"),
-        ("chunked_prefill", 7, LayerMode.HYBRID, "no request of it accepts 7 drafts"),
+        ("many_drafts", 0, LayerMode.HYBRID,
+         "it is about rejections: there are no drafts"),
+        ("chunked_prefill", 0, LayerMode.HYBRID, ""),
+        ("chunked_prefill", 7, LayerMode.HYBRID, ""),
+        ("probabilistic_drafts", 3, LayerMode.HYBRID,
+         "it needs drafts that are drawn: --draft-mode probabilistic"),
+        ("first_decode_in_moved_row", 0, LayerMode.HYBRID,
+         "what happens in it is timed by drafts, and there are none"),
         ("preemption_for_blocks", 3, LayerMode.HYBRID, ""),
         ("preemption_for_blocks", 7, LayerMode.HYBRID,
          "its pool has fewer blocks than 7 drafts need"),
@@ -41,8 +52,7 @@ def cell(*, drafts: int = DRAFTS_USUAL, layers: LayerMode = LayerMode.HYBRID) ->
          "its pool has fewer blocks than 3 drafts need"),
         ("preemption_for_blocks", 3, LayerMode.ATTENTION,
          "its pool is counted for recurrent layers"),
-        ("first_decode_in_moved_row", 3, LayerMode.ATTENTION,
-         "rows are reordered and blocks zeroed for recurrent layers"),
+        ("first_decode_in_moved_row", 3, LayerMode.ATTENTION, ""),
     ],
 )  # fmt: skip
 def test_what_cannot_be_expressed_is_refused_with_the_reason(
@@ -60,6 +70,21 @@ def test_a_cell_says_how_it_is_started_where_that_is_not_usual() -> None:
     assert other.title == "vLLM 1.0 v1 align drafts-0 attention"
 
 
+def test_what_a_runner_never_does_is_not_asked_of_it() -> None:
+    scenario = load_for("vLLM", SCRIPTS / "finish_and_condense.toml")
+    assert cell().impossible(scenario) == {}
+    second = msgspec.structs.replace(cell(), runner=ModelRunner.V2)
+    assert list(second.impossible(scenario)) == ["condense_moves"]
+    assert second.cannot_run(scenario) == ""
+    told = ReleaseRun(ending=Ending.FINISHED, counters={"rejections": 9, "full_accepts": 9})
+    assert unmet_expectations(second, scenario, told) == ()
+    (unmet,) = unmet_expectations(cell(), scenario, told)
+    assert unmet.startswith("condense_moves")
+    nothing = ReleaseRun(ending=Ending.FINISHED)
+    assert len(unmet_expectations(second, scenario, nothing)) == 2
+    assert set(cell(drafts=0).impossible(scenario)) == {"rejections", "full_accepts"}
+
+
 def test_the_model_has_the_layers_that_are_asked_for() -> None:
     assert config()["layer_types"] == ["linear_attention", "full_attention"]
     assert config(LayerMode.ATTENTION)["layer_types"] == ["full_attention"] * 2
@@ -73,6 +98,7 @@ def test_only_a_row_with_drafts_can_have_some_rejected(
     drafts: int, tokens: list[int], rejections: int, full: int
 ) -> None:
     watch = RunnerWatch(engine_session())
+    watch.step = 2
     scheduler: Any = SimpleNamespace(update_from_output=lambda *_: "taken")
     watch_scheduler(watch, scheduler)
     scheduled = SimpleNamespace(
@@ -84,3 +110,18 @@ def test_only_a_row_with_drafts_can_have_some_rejected(
     assert watch.counters["rejections"] == rejections
     assert watch.counters["full_accepts"] == full
     assert watch.counters["discarded_rows"] == (not tokens)
+    assert watch.counters["overlapped_ops"] == 1  # the next step had begun
+
+
+@pytest.mark.parametrize(("made", "count"), [(("tokens", "weights"), 1), (("tokens", None), 0)])
+def test_drafts_are_drawn_where_they_have_weights(made: tuple[Any, Any], count: int) -> None:
+    watch = RunnerWatch(engine_session())
+    watch.begin(drawn=frozenset("A"))
+    first: Any = SimpleNamespace(_sample_draft_tokens=lambda hidden: made)
+    watch_draws(watch, first, lambda: ["A", "B"])
+    assert first._sample_draft_tokens("hidden") == made
+    assert watch.counters["drawn_drafts"] == count
+    second: Any = SimpleNamespace(sample_draft=lambda hidden, draft_logits: hidden)
+    watch_draws(watch, second, lambda: ["A", "B"])
+    second.sample_draft("hidden", draft_logits=made[1])
+    assert watch.counters["drawn_drafts"] == 2 * count

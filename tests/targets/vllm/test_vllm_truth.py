@@ -16,6 +16,7 @@ from racegate.targets.vllm.inside.model import Script
 from racegate.targets.vllm.inside.truth.compare import UNTRUE_MAX, Truth
 from racegate.targets.vllm.inside.truth.course import Course, RequestStep
 from racegate.targets.vllm.inside.truth.groups import GroupTable
+from racegate.targets.vllm.wire import DraftMode
 
 DRAFTS = 3
 GROUPS = (
@@ -116,6 +117,8 @@ MISTAKES = [
     (7, "tokens", [[38, 0, 52]],
      "step 1: drafts.tokens 2 of request A in row 0: 0 used, 52 true"),
     (9, "at", [-1], "step 2: previous rows.at of request A in row 0: -1 used, 0 true"),
+    (10, "drafted", [False],
+     "step 2: metadata.drafted of request A in row 0: 0 used, 1 true"),
     (10, "accepted", [4], "step 2: accepted count of request A in row 0: 4 used, 1 true"),
     (10, "spec_state_indices_tensor", [[2, 3, 4]],
      "step 2: metadata.spec_state_indices_tensor of request A: [2, 3, 4] used, [1, 2, 3] true"),
@@ -233,6 +236,18 @@ def test_where_the_drafter_was_not_run_zeros_stand_for_drafts() -> None:
     assert untrue([*seen, step, again, batch, model, then]) == []
 
 
+def test_a_row_that_begins_with_one_token_is_padded_with_zeros_and_not_with_drafts() -> None:
+    says = script()
+    batch = (1, "metadata", {"rows": ["A"], "drafted": [True], "query_start": [0, 4],
+                             "seq_lens": [7], "group": 0})  # fmt: skip
+    inputs = {"tokens": [says.prompt(0)[3], 0, 0, 0], "positions": [3, 4, 5, 6]}
+    then = (1, "accepted", {"rows": ["A"], "counts": [1], "rejected": [3]})
+    seen = [scheduled(1, A=(4, 3, 3, 4)), batch, (1, "inputs of the model", inputs), then]
+    assert untrue(seen) == []
+    drafted = {**inputs, "tokens": [says.prompt(0)[3], says.draft_at(0, 4), 0, 0]}
+    assert untrue([*seen[:2], (1, "inputs of the model", drafted), then])
+
+
 def test_not_more_is_told_than_somebody_reads() -> None:
     seen = two_steps()
     step, name, _ = seen[3]
@@ -263,3 +278,31 @@ def test_a_course_gives_the_tokens_of_plain_decoding(
     assert tokens == [says.token_at(0, 4 + at) for at in range(len(tokens))]
     assert all(later.start == row.computed for row, later in pairwise(rows))
     assert all(0 <= row.rejected <= row.drafts for row in rows)
+
+
+def test_drafts_that_are_drawn_are_verified_as_they_were_drawn() -> None:
+    requests = (
+        Request(
+            name="A", arrive=0, prompt=(5, 6, 7, 8), max_tokens=20, accepts=(4,), temperature=0.05
+        ),
+    )
+    says = Script(
+        Scenario(name="s", title="t", requests=requests),
+        draft_len=DRAFTS,
+        draft_mode=DraftMode.PROBABILISTIC,
+    )
+    right = [says.token_at(0, place) for place in range(5, 8)]
+    wrong = [next(one for one in says.drawn_at(0, 6) if one != right[1])]
+    for drawn, accepted in ((right, 4), (right[:1] + wrong + right[2:], 2)):
+        truth = Truth(says, GROUPS, penalties_of)
+        step = {"rows": ["A"], "next": [right[-1]], "counts": [accepted]}
+        truth.read([
+            scheduled(1, A=(4, 0, 0, 4)),
+            (1, "attention", {"rows": ["A"], "query_start": [0, 4], "seq_lens": [4], "slots": []}),
+            (1, "drafts", {"rows": ["A"], "tokens": [drawn]}),
+            scheduled(2, A=(4, 3, 4, None)),
+            (2, "accepted", step),
+        ])  # fmt: skip
+        assert [one.what for one in truth.untrue if "counts" in one.what] == []
+        assert truth.compared["accepted.counts"] == 1
+        assert not [one for one in truth.untrue if one.what.startswith("drafts")]

@@ -20,6 +20,8 @@ from racegate.cli.ci import (
     with_ci,
     write_checked,
 )
+from racegate.cli.foreign.cells import scheduler_cell
+from racegate.cli.foreign.changed import ChangedOption, changed_only
 from racegate.cli.foreign.pictures import (
     WitnessOf,
     write_causes,
@@ -28,12 +30,11 @@ from racegate.cli.foreign.pictures import (
 )
 from racegate.cli.foreign.searching import minimised_file, search_target
 from racegate.cli.foreign.selection import ExceptOption, fitting, without
+from racegate.cli.help.named import ReleaseOption, ScenarioArgument
 from racegate.cli.options import (
     HoldOption,
     JsonOption,
     LogOption,
-    PathOption,
-    ScenarioArgument,
     ScriptsOption,
     StrictOption,
     WitnessesOption,
@@ -54,6 +55,7 @@ from racegate.history.schedule import parse_holds
 from racegate.interpose.errors import BadInput
 from racegate.jobs.foreign.bases import Bases, base_cell
 from racegate.jobs.foreign.beside import ComparedRun, compare, compared_run
+from racegate.jobs.foreign.changes import KnownLines
 from racegate.jobs.foreign.opened import TargetOptions
 from racegate.jobs.foreign.releases import (
     OpenedEngine,
@@ -67,12 +69,11 @@ from racegate.report.targets.releases import print_engine_verdict
 from racegate.report.targets.results import Reasons, print_comparison, print_target_gate
 from racegate.scenario.errors import BadInputError
 from racegate.scenario.files import load_for, script_file
-from racegate.scenario.spec import DRAFT_LEN_MAX, Scenario
+from racegate.scenario.spec import Scenario
 from racegate.scenario.untrusted.text import many
 from racegate.targets.common.environment import EnginePackage
 from racegate.targets.common.judge import RUNS_MAX, ReleaseVerdict, judge, judge_under
 from racegate.targets.common.result import result_of
-from racegate.targets.common.wire import Fidelity
 from racegate.targets.common.witnesses.witness import (
     ReleaseWitness,
     every_witness_of,
@@ -81,14 +82,14 @@ from racegate.targets.common.witnesses.witness import (
 )
 from racegate.targets.sglang.cell import SchedulerCell
 from racegate.targets.sglang.environment import SGLANG
-from racegate.targets.sglang.wire import ModelKind, Repair
+from racegate.targets.sglang.wire import ModelKind
 from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.environment import VLLM
-from racegate.targets.vllm.wire import DRAFTS_USUAL, LayerMode, ModelRunner, StateMode
+from racegate.targets.vllm.wire import (
+    ModelRunner,
+    StateMode,
+)
 
-ReleaseOption = Annotated[
-    str, typer.Option("--release", metavar="X", help="A version, as the package index has it.")
-]
 AgainstOption = Annotated[
     str | None,
     typer.Option(
@@ -97,52 +98,6 @@ AgainstOption = Annotated[
     ),
 ]
 RunsOption = Annotated[int, typer.Option("--runs", min=0, help="Runs under holds at most.")]
-
-
-def vllm_cell(
-    release: ReleaseOption,
-    path: PathOption = None,
-    runner: Annotated[
-        ModelRunner, typer.Option("--runner", help="vLLM's model runner.")
-    ] = ModelRunner.V1,
-    cache_mode: Annotated[
-        StateMode, typer.Option("--cache-mode", help="How recurrent states are kept for prefixes.")
-    ] = StateMode.NONE,
-    fidelity: Annotated[
-        Fidelity, typer.Option("--fidelity", help="full: the model computes what it says.")
-    ] = Fidelity.HOLLOW,
-    drafts: Annotated[
-        int,
-        typer.Option("--drafts", min=0, max=DRAFT_LEN_MAX, help="Of a request in a step; 0: none."),
-    ] = DRAFTS_USUAL,
-    layers: Annotated[LayerMode, typer.Option("--layers", help="Of the model.")] = LayerMode.HYBRID,
-) -> Cell:
-    """The options that say which vLLM is judged."""
-    return Cell(
-        release=release,
-        checkout=None if path is None else str(path),
-        runner=runner,
-        mode=cache_mode,
-        fidelity=fidelity,
-        drafts=drafts,
-        layers=layers,
-    )
-
-
-def scheduler_cell(
-    release: ReleaseOption,
-    path: PathOption = None,
-    model: Annotated[ModelKind, typer.Option("--model", help="What is served.")] = ModelKind.HYBRID,
-    without: Annotated[
-        list[Repair] | None,
-        typer.Option("--without", help="Switch a repair of sglang#24221 off; can be repeated."),
-    ] = None,
-) -> SchedulerCell:
-    """The options that say which SGLang is judged."""
-    checkout = None if path is None else str(path)
-    return SchedulerCell(
-        release=release, checkout=checkout, model=model, without=tuple(without or ())
-    )
 
 
 def setup(
@@ -228,6 +183,7 @@ def gate(
     scenarios: ScriptsOption = None,
     left_out: ExceptOption = None,
     against: AgainstOption = None,
+    changed: ChangedOption = None,
     runs: RunsOption = RUNS_MAX,
     strict: StrictOption = None,
     witness: WitnessesOption = None,
@@ -249,9 +205,12 @@ def gate(
     folder = folder_of_scripts(scenarios, packaging.name)
     loaded = without(loaded_scripts_for(packaging.title, folder), left_out)
     loaded = loaded if scenarios is not None else fitting(loaded, cell.cannot_run)
-    bases = {}
-    if against is not None:
-        base = _reopened(base_cell(cell, against), runs, log)
+    bases, of_base = {}, None if against is None else base_cell(cell, against)
+    if changed:
+        lines = None if of_base is None else KnownLines(of_base, lambda: started(of_base, log))
+        loaded = changed_only(loaded, cell, lines)
+    if of_base is not None:
+        base = _reopened(of_base, runs, log)
         bases = Bases(base, settings=(runs,)).judged([scenario for _, scenario in loaded])
     shown: list[RunResult] = []
     reasons = ci.reasons()

@@ -99,15 +99,12 @@ def report(
 def _write_site(target: Path, folder: Path, witnesses: Path | None, json: str | None) -> None:
     """All that is bad is noticed before the first page is written."""
     from racegate.jobs.environment import last_commits
-    from racegate.report.site.pages import site_of, witness_entry, witness_page
+    from racegate.report.site.pages import site_of
     from racegate.report.site.reports import load_reports
 
     reports = load_reports(folder, last_commits(folder))
     files = load_witnesses(witnesses or shipped_scripts() / "witnesses")
-    seen = _pictured(files)
-    names = list(seen)
-    pages = site_of(reports, [witness_entry(name, one) for name, one in seen.items()])
-    pages += [witness_page(name, names, one) for name, one in seen.items()]
+    pages = site_of(reports, _pictured(files))
     for page in pages:
         _write(target / page.path, page.html.encode())
     for evidence in reports.evidence:

@@ -36,10 +36,13 @@ UNSENT_MAX = 1000
 
 
 class NoticeKind(StrEnum):
-    """What is told. NEW: a finding; RESOLVED: one that a clean run says is gone; ENDED: the run"""
+    """What is told. NEW: a finding; RESOLVED: one that a clean run, or a version that is watched,
+    says is gone; STOPPED: a version that no longer runs; ENDED: the run
+    """
 
     NEW = "new"
     RESOLVED = "resolved"
+    STOPPED = "stopped"
     ENDED = "ended"
 
 

@@ -11,7 +11,6 @@ import msgspec
 
 from racegate.history.finding import Finding, Race, Verdict
 from racegate.history.schedule import parse_holds
-from racegate.interpose.errors import BadInput
 from racegate.interpose.outcome import Ending
 from racegate.jobs.environment import commit_here
 from racegate.jobs.versions.cells import (
@@ -25,7 +24,7 @@ from racegate.jobs.versions.running import Keep
 from racegate.targets.common.environment import Run, run_pip
 from racegate.targets.common.search import Effect
 from racegate.targets.common.setup.progress import Say
-from racegate.targets.program.environment import environment_for, judge_in, version_of
+from racegate.targets.program.environment import environment_of_version, judge_in
 from racegate.targets.program.result import ProgramResult
 
 SILENT = "no conflict"
@@ -67,16 +66,15 @@ class ProgramHistory:
 
     def set_up(self, version: str, say: Say) -> None:
         say(f"{version}: {self._package}=={version} on this Python's torch")
-        found = version_of(self._python(version), self._package)
-        if found != version:
-            raise BadInput(f"{self._package} {found} was found in the place of {version}")
+        self._python(version)
 
     def remove(self, version: str) -> None:
         """Environments of programs are small, and kept."""
 
     def _python(self, version: str) -> Path:
-        releases = (f"{self._package}=={version}", *self._beside)
-        return environment_for(releases, self._folder, run=self._run)
+        return environment_of_version(
+            self._package, version, self._beside, self._folder, run=self._run
+        )
 
     def judge(self, cell: CellReport, names: Sequence[str], keep: Keep) -> None:
         options = ("--explore", "--runs", str(self._runs_max))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.console import Console
 from rich.table import Table
 
 from racegate.jobs.versions.bisecting import ReleaseRange
 from racegate.jobs.versions.cells import CellReport, ScenarioReport
+from racegate.jobs.versions.watching import WatchedVersion
 from racegate.report.objects import HistoryObject
 from racegate.scenario.untrusted.text import printable_markdown
 
@@ -73,6 +76,28 @@ def verdict_text(one: ScenarioReport) -> str:
     if one.wrong:
         return f"{one.verdict}, nothing held"
     return f"{one.verdict}, {one.runs} runs" if one.runs else one.verdict
+
+
+def render_watched(found: Sequence[WatchedVersion]) -> str:
+    """Versions that are watched as a table of Markdown, and what is new and gone in each."""
+    lines = [
+        "| program | package | verdict | beside the version before | new | gone | kept |",
+        "| --- | --- | --- | --- | ---: | ---: | ---: |",
+    ]
+    for one in found:
+        beside = f"{one.change}, {one.before}" if one.before else str(one.change)
+        cells = (one.name, f"{one.package} {one.version}", one.said, beside)
+        counts = (str(len(names)) for names in (one.new, one.gone, one.kept))
+        lines.append("| " + " | ".join((*map(printable_markdown, cells), *counts)) + " |")
+    return "\n".join([*lines, ""])
+
+
+def watched_lines(one: WatchedVersion) -> list[str]:
+    """What a new version came to, for those who wait."""
+    after = f", after {one.before}" if one.before else ""
+    lines = [f"{one.name}: {one.package} {one.version}{after}: {one.change}: {one.said}"]
+    lines += [f"  NEW   {signature}" for signature in one.new]
+    return lines + [f"  gone  {signature}" for signature in one.gone]
 
 
 def render_origin(found: ReleaseRange) -> str:

@@ -24,13 +24,28 @@ PICTURED_MAX = 8  # schedules of the slider
 FRAMES_MAX = 5
 
 
+class SiteSection(msgspec.Struct, frozen=True, kw_only=True):
+    """A section in the navigation of a site. href: from the page that has it
+
+    current: what ARIA says of the section that the page is in, "page" or "true", else nothing
+    """
+
+    title: str
+    href: str
+    current: str = ""
+
+
 class Trail(msgspec.Struct, frozen=True, kw_only=True):
-    """Links of a page. home: the page that lists it; before, after: its neighbours, or nothing"""
+    """Links of a page. home: the page that lists it; before, after: its neighbours, or nothing
+
+    sections: the navigation of the site that the page belongs to, the first page first
+    """
 
     home: str
     home_title: str
     before: str = ""
     after: str = ""
+    sections: tuple[SiteSection, ...] = ()
 
 
 def finding_page(finding: PicturedFinding, *, trail: Trail | None = None) -> str:

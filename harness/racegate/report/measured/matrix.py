@@ -22,6 +22,7 @@ from racegate.measure.evaluation.cells import (
     StrategyCell,
 )
 from racegate.measure.evaluation.matrix import Matrix, OracleTotal, StrategyTotal, Totals, Worse
+from racegate.report.finding.page import SiteSection
 from racegate.report.templating import render
 from racegate.scenario.untrusted.console import line
 
@@ -164,9 +165,9 @@ def print_worse(console: Console, worse: Sequence[Worse]) -> None:
     console.print(table if worse else "no cell is worse than before")
 
 
-def render_html(matrix: Matrix, *, home: str = "") -> str:
-    """The matrix as one page that needs nothing else. home: the page that leads to it, if any"""
-    return _render("matrix.html.j2", matrix, home=home)
+def render_html(matrix: Matrix, *, sections: Sequence[SiteSection] = ()) -> str:
+    """The matrix as one page that needs nothing else. sections: of the site that it is a page of"""
+    return _render("matrix.html.j2", matrix, sections)
 
 
 def render_markdown(matrix: Matrix) -> str:
@@ -222,11 +223,11 @@ def _print_half(
     console.print(table)
 
 
-def _render(template: str, matrix: Matrix, home: str = "") -> str:
+def _render(template: str, matrix: Matrix, sections: Sequence[SiteSection] = ()) -> str:
     totals = matrix.totals
     return render(
         template,
-        home=home,
+        sections=sections,
         matrix=matrix,
         totals=totals,
         headlines=headlines(totals),

@@ -9,8 +9,6 @@ from collections.abc import Iterator
 from itertools import chain
 from statistics import median
 
-import msgspec
-
 from racegate.explore.features.summary import summarise
 from racegate.faults.fault import FaultKind
 from racegate.history.finding import Verdict
@@ -22,12 +20,13 @@ from racegate.measure.evaluation.source.results import SourceReport, SourceResul
 from racegate.report.measured.gpu import GpuFolder, held_runs, load_folder, targets
 from racegate.report.measured.matrix import LOOKS, STRATEGIES
 from racegate.report.measured.objects import EffortObject, MutationObject, SourceMutationObject
+from racegate.report.site.boards import Board, Figure
 from racegate.report.site.campaigns import CAMPAIGNS, campaigns_grid, named_campaigns
+from racegate.report.site.cells import engine_board
 from racegate.report.site.charts import Chart, Meter, Part, Tone, parts
-from racegate.report.site.grids import Grid, cells_grid, limits_grid, programs_grid
+from racegate.report.site.grids import limits_grid, programs_grid
 from racegate.report.site.reports import Reports
 from racegate.report.site.shapes import (
-    CellFile,
     LitmusVirtual,
     ProgramFile,
     SanitizerFile,
@@ -43,28 +42,6 @@ PROGRAMS = "interposer/programs/*.json"
 ENGINES = {"vllm": "vLLM", "sglang": "SGLang"}
 
 
-class Figure(msgspec.Struct, frozen=True, kw_only=True):
-    """A number of the first page. page: where more of it stands; file: where it is from"""
-
-    value: str
-    label: str
-    page: str
-    file: str
-
-
-class Board(msgspec.Struct, frozen=True, kw_only=True):
-    """What files say, as it is shown.
-
-    proved, found, speed: figures of the first page; charts, grids: by the page that they are on
-    """
-
-    proved: tuple[Figure, ...] = ()
-    found: tuple[Figure, ...] = ()
-    speed: tuple[Figure, ...] = ()
-    charts: dict[str, tuple[Chart, ...]] = {}
-    grids: dict[str, tuple[Grid, ...]] = {}
-
-
 def board_of(reports: Reports) -> Board:
     """All files together. Raises BadInputError for one that is not what it should be."""
     boards = list(_boards(reports))
@@ -76,6 +53,7 @@ def board_of(reports: Reports) -> Board:
         speed=tuple(chain.from_iterable(board.speed for board in boards)),
         charts=dict(charts),
         grids=dict(grids),
+        cells=dict(chain.from_iterable(board.cells.items() for board in boards)),
     )
 
 
@@ -92,7 +70,7 @@ def _boards(reports: Reports) -> Iterator[Board]:
         yield _mutants(reports.read(MUTANTS, MutationObject))
     yield from _sources(reports)
     for folder, name in ENGINES.items():
-        yield from _engine(reports, folder, name)
+        yield from engine_board(reports, folder, name)
     yield from _programs(reports)
     if reports.has(BENCH):
         yield _bench(reports.read(BENCH, BenchResult))
@@ -311,22 +289,6 @@ def _scores(results: list[SourceResult]) -> tuple[Part, ...]:
         inconclusive=(score.inconclusive, Tone.HALF),
         survived=(score.survived + score.unreached, Tone.BAD),
     )
-
-
-def _engine(reports: Reports, folder: str, name: str) -> Iterator[Board]:
-    pattern, page = f"{folder}/cells/*.json", f"{folder}/index.html"
-    cells = [reports.read(file, CellFile) for file in reports.matching(pattern)]
-    ran = {cell.release for cell in cells if cell.scenarios}
-    if not ran:
-        return
-    wrong = {cell.release for cell in cells if cell.is_wrong}
-    figure = Figure(
-        value=f"{len(wrong)} of {len(ran)}",
-        label=f"unmodified {name} releases come to a wrong value in some scenario and landing",
-        page=page,
-        file=pattern,
-    )
-    yield Board(found=(figure,), grids={page: (cells_grid(name, cells, pattern),)})
 
 
 def _programs(reports: Reports) -> Iterator[Board]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
 from racegate.report.measured.gpu import FigureLimit
 from racegate.report.site.charts import Tone
-from racegate.report.site.shapes import CellFile, JudgedScenario, ProgramFile
+from racegate.report.site.shapes import CellFile, ProgramFile
+
+PageOfCell = Callable[[CellFile, str], str]
 
 _TONES = {
     "PROVED": Tone.GOOD,
@@ -20,12 +22,16 @@ _TONES = {
 
 
 class GridCell(msgspec.Struct, frozen=True, kw_only=True):
-    """tone: None for one without a colour; title: more than fits"""
+    """tone: None for one without a colour; title: more than fits
+
+    href: a public address; page: of the site, where more of it stands
+    """
 
     text: str
     tone: Tone | None = None
     title: str = ""
     href: str = ""
+    page: str = ""
 
 
 class Grid(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,8 +47,11 @@ class Grid(msgspec.Struct, frozen=True, kw_only=True):
     rows: tuple[tuple[GridCell, ...], ...]
 
 
-def cells_grid(name: str, cells: Iterable[CellFile], file: str) -> Grid:
-    """Releases of an engine down, scenarios across. name: the engine's"""
+def cells_grid(name: str, cells: Iterable[CellFile], file: str, page_of: PageOfCell) -> Grid:
+    """Releases of an engine down, scenarios across. name: the engine's
+
+    page_of: where more of a wrong cell stands, by the cell and its scenario
+    """
     runnable = [cell for cell in cells if cell.scenarios]
     names = sorted({name for cell in runnable for name in cell.scenarios})
     ordered = sorted(runnable, key=lambda cell: (cell.runner, cell.mode, _release(cell.release)))
@@ -50,24 +59,28 @@ def cells_grid(name: str, cells: Iterable[CellFile], file: str) -> Grid:
         title=f"Unmodified {name} releases",
         note="Each cell: the verdict, and the runs under holds that it took. DIVERGENT: a landing, "
         "or the run in which nothing is held, comes to a wrong value. BENIGN: every landing of "
-        "what races was tried and no observed value changed. An empty cell was not run.",
+        "what races was tried and no observed value changed. An empty cell was not run. A "
+        "DIVERGENT cell leads to what went wrong, the landing that does it, and the command that "
+        "replays it.",
         file=file,
         columns=("release", *(name.replace("_", " ") for name in names)),
         rows=tuple(
             (
                 GridCell(text=cell.title),
-                *(_judged(cell.scenarios.get(name)) for name in names),
+                *(_judged(cell, name, page_of) for name in names),
             )
             for cell in ordered
         ),
     )
 
 
-def _judged(judged: JudgedScenario | None) -> GridCell:
+def _judged(cell: CellFile, scenario: str, page_of: PageOfCell) -> GridCell:
+    judged = cell.scenarios.get(scenario)
     if judged is None:
         return GridCell(text="")
     runs = f" {judged.runs}" if judged.runs else ""
-    return verdict_cell(judged.verdict, f"{judged.verdict}{runs}", "; ".join(judged.wrong))
+    shown = verdict_cell(judged.verdict, f"{judged.verdict}{runs}", "; ".join(judged.wrong))
+    return msgspec.structs.replace(shown, page=page_of(cell, scenario))
 
 
 def verdict_cell(verdict: str, text: str, title: str = "") -> GridCell:

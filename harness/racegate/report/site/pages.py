@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import posixpath
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
 from racegate.history import __version__
 from racegate.measure.evaluation.matrix import load_matrix
 from racegate.report.cause.pair import Relation
-from racegate.report.finding.page import Trail, finding_page
+from racegate.report.finding.page import SiteSection, Trail, finding_page, findings_page
 from racegate.report.finding.pictured import PicturedFinding
 from racegate.report.measured.matrix import render_html
 from racegate.report.objects import CommitKind, Evidence
+from racegate.report.site.boards import Board, Figure
 from racegate.report.site.charts import Chart
-from racegate.report.site.figures import MATRIX, Board, Figure, board_of
-from racegate.report.site.grids import Grid
+from racegate.report.site.figures import MATRIX, board_of
+from racegate.report.site.grids import Grid, GridCell
 from racegate.report.site.markdown import Written, anchor_of, relative, written
 from racegate.report.site.reports import Reports, SiteError
 from racegate.report.templating import render
@@ -32,7 +33,9 @@ SECTIONS = {
     "vllm": "vLLM",
     "sglang": "SGLang",
     "interposer": "Interposer",
+    "model": "Model",
     "gpu": "GPU",
+    "campaigns": "Campaigns",
     "hostile": "Hostile input",
 }
 _COMMITS = {CommitKind.MEASURED: "at {}", CommitKind.COMMITTED: "committed with {}"}
@@ -46,21 +49,9 @@ class SitePage(msgspec.Struct, frozen=True, kw_only=True):
     html: str
 
 
-class WitnessEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """A witness as the list has it. relation: of its pair; name: of its file"""
-
-    name: str
-    verdict: str
-    title: str
-    impact: str
-    relation: Relation
-    holds: tuple[str, ...]
-
-
 class _Section(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     title: str
-    href: str
     path: str
 
 
@@ -73,41 +64,9 @@ class _Source(msgspec.Struct, frozen=True, kw_only=True):
     href: str
 
 
-def witness_page(name: str, names: Sequence[str], finding: PicturedFinding) -> SitePage:
-    """The report of a witness's finding, with the way to the others. names: of all"""
-    place = names.index(name)
-    trail = Trail(
-        home="index.html",
-        home_title="All witnesses",
-        before=_page_of(names[place - 1]) if place else "",
-        after=_page_of(names[place + 1]) if place + 1 < len(names) else "",
-    )
-    return SitePage(
-        path=posixpath.join("witnesses", f"{name}.html"),
-        title=finding.title,
-        html=finding_page(finding, trail=trail),
-    )
-
-
-def _page_of(name: str) -> str:
-    return relative("witnesses/index.html", f"witnesses/{name}.html")
-
-
-def witness_entry(name: str, finding: PicturedFinding) -> WitnessEntry:
-    """What of a witness is listed."""
-    return WitnessEntry(
-        name=name,
-        verdict=finding.outcome,
-        title=finding.title,
-        impact=finding.impact,
-        relation=finding.relation,
-        holds=finding.holds,
-    )
-
-
-def site_of(reports: Reports, entries: Sequence[WitnessEntry]) -> list[SitePage]:
-    """All pages but those of single witnesses. Raises BadInputError."""
-    pages = list(_Site(reports, board_of(reports), entries).pages())
+def site_of(reports: Reports, witnesses: Mapping[str, PicturedFinding]) -> list[SitePage]:
+    """All pages. witnesses: what was found, by the name of each file. Raises BadInputError."""
+    pages = list(_Site(reports, board_of(reports), witnesses).pages())
     for path, count in Counter(page.path for page in pages).items():
         if count > 1:
             raise SiteError(f"{reports.folder}: two of its reports would be the page {path}")
@@ -117,10 +76,12 @@ def site_of(reports: Reports, entries: Sequence[WitnessEntry]) -> list[SitePage]
 class _Site:
     """Pages that know of one another."""
 
-    def __init__(self, reports: Reports, board: Board, entries: Sequence[WitnessEntry]) -> None:
+    def __init__(
+        self, reports: Reports, board: Board, witnesses: Mapping[str, PicturedFinding]
+    ) -> None:
         self._reports = reports
         self._board = board
-        self._entries = entries
+        self._witnesses = witnesses
         targets = {file: _html_of(file) for file in reports.pages}
         targets |= {one.file: one.file for one in reports.evidence}
         if reports.has(MATRIX):
@@ -136,13 +97,23 @@ class _Site:
         known = [name for name in SECTIONS if name in folders]
         names = [*known, *sorted(folders - set(SECTIONS))]
         found = [("", "Overview", "index.html")]
-        found += [("witnesses", "Witnesses", WITNESSES)] if self._entries else []
+        found += [("witnesses", "Witnesses", WITNESSES)] if self._witnesses else []
         found += [(name, SECTIONS.get(name, name), self._first_of(name)) for name in names]
         found.append(("evidence", "Commands and commits", EVIDENCE))
-        return [
-            _Section(name=name, title=title, path=path, href=relative("index.html", path))
-            for name, title, path in found
-        ]
+        return [_Section(name=name, title=title, path=path) for name, title, path in found]
+
+    def _sections_from(self, path: str) -> tuple[SiteSection, ...]:
+        """The navigation as a page has it."""
+        here = path.partition("/")[0] if "/" in path else path.removesuffix(".html")
+        here = "" if here == "index" else here
+        return tuple(
+            SiteSection(
+                title=one.title,
+                href=relative(path, one.path),
+                current="" if one.name != here else "page" if one.path == path else "true",
+            )
+            for one in self._sections
+        )
 
     def _first_of(self, folder: str) -> str:
         """The page of a folder that its others are found from."""
@@ -153,16 +124,17 @@ class _Site:
     def pages(self) -> Iterator[SitePage]:
         """In the order of the navigation."""
         yield self._index()
-        if self._entries:
-            yield self._witnesses()
+        if self._witnesses:
+            yield self._all_witnesses()
+            yield from self._witness_pages()
+        yield from self._cells()
         for file, text in self._texts.items():
             if file != "README.md":
                 yield self._report(file, text)
         if self._reports.has(MATRIX):
             matrix = load_matrix(self._reports.folder / MATRIX)
-            yield SitePage(
-                path=MATRIX_PAGE, title="Kill matrix", html=render_html(matrix, home="index.html")
-            )
+            html = render_html(matrix, sections=self._sections_from(MATRIX_PAGE))
+            yield SitePage(path=MATRIX_PAGE, title="Kill matrix", html=html)
         files = [self._row(one, EVIDENCE) for one in self._reports.evidence]
         yield self._page("evidence", EVIDENCE, "Files, commands, commits", files=files)
 
@@ -185,7 +157,7 @@ class _Site:
             path,
             "Overview",
             boards=boards,
-            entries=self._entries,
+            entries=self._entries(),
             charts=self._charts(faults[:1], path),
             grids=self._grids(grids, path),
             html="" if root is None else root.html,
@@ -198,19 +170,60 @@ class _Site:
         href = relative("index.html", figure.page) if is_told else source.href
         return {"figure": figure, "href": href, "source": source}
 
-    def _witnesses(self) -> SitePage:
+    def _entries(self) -> list[dict[str, object]]:
+        """Witnesses as their list has them."""
+        return [
+            {
+                "name": name,
+                "href": _page_of(name),
+                "verdict": finding.outcome,
+                "title": finding.title,
+                "impact": finding.impact,
+                "holds": finding.holds,
+                "is_race": finding.relation is Relation.UNORDERED,
+            }
+            for name, finding in self._witnesses.items()
+        ]
+
+    def _all_witnesses(self) -> SitePage:
         groups = []
-        for relation, name, about in (
-            (Relation.UNORDERED, "Races", "Nothing orders the two operations of the pair."),
-            (Relation.ORDERED, "Wrong under every timing", "No edge is missing: a value is wrong."),
+        for is_race, name, about in (
+            (True, "Races", "Nothing orders the two operations of the pair."),
+            (False, "Wrong under every timing", "No edge is missing: a value is wrong."),
         ):
-            entries = [
-                {"href": _page_of(one.name), **msgspec.structs.asdict(one)}
-                for one in self._entries
-                if one.relation is relation
-            ]
+            entries = [one for one in self._entries() if one["is_race"] is is_race]
             groups += [(name, about, entries)] if entries else []
         return self._page("witnesses", WITNESSES, "Witnesses", groups=groups)
+
+    def _witness_pages(self) -> Iterator[SitePage]:
+        """The report of each witness's finding, with the way to the others."""
+        names = list(self._witnesses)
+        for before, name, after in zip(["", *names], names, [*names[1:], ""], strict=False):
+            path, finding = posixpath.join("witnesses", f"{name}.html"), self._witnesses[name]
+            trail = Trail(
+                home="index.html",
+                home_title="All witnesses",
+                before=_page_of(before) if before else "",
+                after=_page_of(after) if after else "",
+                sections=self._sections_from(path),
+            )
+            html = finding_page(finding, trail=trail)
+            yield SitePage(path=path, title=finding.title, html=html)
+
+    def _cells(self) -> Iterator[SitePage]:
+        """What went wrong in each wrong cell of a release table, if the table has a page."""
+        for path, findings in self._board.cells.items():
+            home = f"{path.partition('/')[0]}/index.html"
+            if home not in self._paths:
+                continue
+            trail = Trail(
+                home=relative(path, home),
+                home_title="All releases",
+                sections=self._sections_from(path),
+            )
+            title = findings[0].name
+            html = findings_page(title, findings, trail=trail)
+            yield SitePage(path=path, title=title, html=html)
 
     def _report(self, file: str, text: Written) -> SitePage:
         path = _html_of(file)
@@ -265,8 +278,17 @@ class _Site:
     def _grids(self, grids: Sequence[Grid], path: str) -> list[dict[str, object]]:
         shown: list[dict[str, object]] = []
         for grid in grids:
-            shown.append({"grid": grid, "source": self._source(grid.file, path)})
+            rows = [[self._linked(cell, path) for cell in row] for row in grid.rows]
+            source = self._source(grid.file, path)
+            shown.append({"grid": grid, "rows": rows, "source": source})
         return shown
+
+    def _linked(self, cell: GridCell, path: str) -> GridCell:
+        """A cell with the way to its page of the site, where it has one."""
+        home = f"{cell.page.partition('/')[0]}/index.html"
+        if not cell.page or home not in self._paths:
+            return cell
+        return msgspec.structs.replace(cell, href=relative(path, cell.page))
 
     def _source(self, pattern: str, path: str) -> _Source:
         """Of a file, or of all that fit a pattern."""
@@ -294,18 +316,19 @@ class _Site:
         }
 
     def _page(self, template: str, path: str, title: str, **values: object) -> SitePage:
-        section = path.partition("/")[0] if "/" in path else path.removesuffix(".html")
         html = render(
             f"site/{template}.html.j2",
             path=path,
-            root="../" * path.count("/"),
             title=title,
-            section="" if section == "index" else section,
-            sections=self._sections,
+            sections=self._sections_from(path),
             version=__version__,
             **values,
         )
         return SitePage(path=path, title=title, html=html)
+
+
+def _page_of(name: str) -> str:
+    return relative(WITNESSES, f"witnesses/{name}.html")
 
 
 def _html_of(file: str) -> str:

@@ -47,12 +47,41 @@ class CampaignFile(msgspec.Struct, frozen=True, kw_only=True):
         return len(self.known) + len(self.new)
 
 
+class CellConflictShown(msgspec.Struct, frozen=True, kw_only=True):
+    """Two places that race. effect: of landings of the first; is_write: of the second
+
+    does: the first landing that changes something, in words; holds: what it holds, and until when
+    """
+
+    first: str
+    second: str
+    effect: str
+    is_write: bool = False
+    does: tuple[str, ...] = ()
+    holds: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def verb(self) -> str:
+        """What the second does."""
+        return "writes" if self.is_write else "reads"
+
+
 class JudgedScenario(msgspec.Struct, frozen=True, kw_only=True):
-    """A scenario on an engine. runs: under holds; wrong: in the run in which nothing is held"""
+    """A scenario on an engine. runs: under holds; wrong: in the run in which nothing is held
+
+    commit: of racegate, when it was measured
+    """
 
     verdict: str
     runs: int = 0
     wrong: tuple[str, ...] = ()
+    commit: str = ""
+    conflicts: tuple[CellConflictShown, ...] = ()
+
+    @property
+    def is_wrong(self) -> bool:
+        """Whether a landing, or none, comes to another value."""
+        return self.verdict == "DIVERGENT"
 
 
 class ReplacedCampaign(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,7 +143,7 @@ class CellFile(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_wrong(self) -> bool:
         """Whether a landing, or none, comes to a value that is not true."""
-        return any(judged.verdict == "DIVERGENT" for judged in self.scenarios.values())
+        return any(judged.is_wrong for judged in self.scenarios.values())
 
 
 class ProgramFile(msgspec.Struct, frozen=True, kw_only=True):

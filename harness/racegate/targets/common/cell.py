@@ -60,6 +60,12 @@ class EngineCell(StrictStruct, frozen=True, kw_only=True):
         """What no verdict on it covers."""
         raise NotImplementedError
 
+    def impossible(self, scenario: Scenario) -> dict[str, str]:
+        """What the scenario expects and this engine never does, by name, with the reason: a run is
+        asked for the rest.
+        """
+        return {}
+
     def cannot_run(self, scenario: Scenario) -> str:
         """Why a scenario cannot be run on it; empty if it can."""
         raise NotImplementedError

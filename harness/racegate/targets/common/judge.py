@@ -178,6 +178,7 @@ def _judged(
 ) -> ReleaseVerdict:
     cell, pulses = target.cell, target.sensitivity
     runs = [base] if shown is base else [base, shown]
+    unseen = (cell.unseen, *_not_asked(cell, target.scenario))
     cut = (f"a run did not come to its end: {run.ending}" for run in runs if not run.is_decided)
     return ReleaseVerdict(
         cell=cell,
@@ -186,8 +187,8 @@ def _judged(
         shown=shown,
         search=search,
         holds=holds,
-        unmet=(*cut, *unmet, *unmet_expectations(target.scenario, base), *dead(pulses)),
-        not_seen=(cell.unseen, *counted(shown), *absent(pulses)),
+        unmet=(*cut, *unmet, *unmet_expectations(cell, target.scenario, base), *dead(pulses)),
+        not_seen=(*unseen, *counted(shown), *absent(pulses)),
         sensitivity=pulses,
     )
 
@@ -207,9 +208,15 @@ def lost_verdict(cell: EngineCell, scenario: Scenario, message: str) -> ReleaseV
     return ReleaseVerdict(cell=cell, scenario=scenario.name, base=gone, shown=gone, unmet=unmet)
 
 
-def unmet_expectations(scenario: Scenario, run: ReleaseRun) -> tuple[str, ...]:
-    """What the scenario expects to be exercised, and was not."""
+def _not_asked(cell: EngineCell, scenario: Scenario) -> tuple[str, ...]:
+    """What the scenario expects of engines that are not this one."""
+    return tuple(f"{name}: {reason}" for name, reason in cell.impossible(scenario).items())
+
+
+def unmet_expectations(cell: EngineCell, scenario: Scenario, run: ReleaseRun) -> tuple[str, ...]:
+    """What the scenario expects to be exercised, is possible there, and was not."""
     expected: dict[str, int] = msgspec.structs.asdict(scenario.expect)
+    expected |= dict.fromkeys(cell.impossible(scenario), 0)
     if any(request.temperature for request in scenario.requests):
         expected[PENALISED] = 1
     return unmet_counts(expected, run.counters)

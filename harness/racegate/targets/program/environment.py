@@ -73,6 +73,19 @@ def environment_for(releases: tuple[str, ...], folder: Path, *, run: Run = run_p
     return python
 
 
+def environment_of_version(
+    package: str, version: str, beside: tuple[str, ...], folder: Path, *, run: Run = run_pip
+) -> Path:
+    """The Python that has a version of a package, and what is installed beside it. Raises BadInput
+    as `environment_for` does, and if another version is found there.
+    """
+    python = environment_for((f"{package}=={version}", *beside), folder, run=run)
+    found = version_of(python, package)
+    if found != version:
+        raise BadInput(f"{package} {found} was found in the place of {version}")
+    return python
+
+
 def _shared() -> list[str]:
     """Where this Python finds racegate and everything else that is installed."""
     code = "import sys; print(*sys.path, sep='\\n')"

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import msgspec
+
 from racegate.scenario.spec import Abort, DraftLimit, Scenario
 from racegate.targets.common.cell import EngineCell
 from racegate.targets.common.wire import Fidelity
@@ -11,8 +15,10 @@ from racegate.targets.vllm.wire import (
     STEPS,
     TEMPERATURE_MAX,
     TOKENS_MAX,
+    DraftMode,
     LayerMode,
     ModelRunner,
+    ProposerKind,
     StateMode,
 )
 
@@ -25,23 +31,38 @@ UNSEEN = {
 }
 
 
+# What a run can be expected to exercise, by what it takes.
+_OF_DRAFTS = ("rejections", "full_accepts", "zero_draft_rows")
+_MOVES = ("condense_moves", "reorder_moves")
+_OF_STATES = ("reorder_moves", "zeroed_blocks")
+# What is usual is not named: by field, the option of the command line and what a file's name has.
+_NAMED = {
+    "drafts": ("--drafts", "drafts-"),
+    "drafter": ("--drafter", ""),
+    "draft_mode": ("--draft-mode", ""),
+    "layers": ("--layers", ""),
+}
+
+
 class Cell(EngineCell, frozen=True, kw_only=True, tag="vllm", tag_field="of"):
     """A release of vLLM with one of its runners. fidelity: whether its model computes
 
-    drafts: that a request has in a step at most, 0 for no speculation; layers: of the model
+    drafts: that a request has in a step at most, 0 for no speculation; drafter, draft_mode: what
+    proposes them, and how; layers: of the model
     """
 
     runner: ModelRunner
     mode: StateMode
     fidelity: Fidelity = Fidelity.HOLLOW
     drafts: int = DRAFTS_USUAL
+    drafter: ProposerKind = ProposerKind.MTP
+    draft_mode: DraftMode = DraftMode.GREEDY
     layers: LayerMode = LayerMode.HYBRID
 
     @property
     def settings(self) -> tuple[str, ...]:
-        drafts = () if self.drafts == DRAFTS_USUAL else (f"drafts-{self.drafts}",)
-        layers = () if self.layers is LayerMode.HYBRID else (self.layers.value,)
-        return (self.runner, self.mode, *drafts, *layers)
+        named = (f"{_NAMED[field][1]}{value}" for field, value in self._unusual())
+        return (self.runner, self.mode, *named)
 
     @property
     def title(self) -> str:
@@ -51,37 +72,61 @@ class Cell(EngineCell, frozen=True, kw_only=True, tag="vllm", tag_field="of"):
     def command(self) -> tuple[str, ...]:
         options = (f"--runner {self.runner}", f"--cache-mode {self.mode}")
         full = ("--fidelity full",) if self.fidelity is Fidelity.FULL else ()
-        drafts = () if self.drafts == DRAFTS_USUAL else (f"--drafts {self.drafts}",)
-        layers = () if self.layers is LayerMode.HYBRID else (f"--layers {self.layers}",)
-        return ("vllm run", *self.place_options, *options, *full, *drafts, *layers)
+        named = (f"{_NAMED[field][0]} {value}" for field, value in self._unusual())
+        return ("vllm run", *self.place_options, *options, *full, *named)
+
+    def _unusual(self) -> Iterator[tuple[str, object]]:
+        """Settings that are not as usual, by field."""
+        usual = Cell(release="", runner=self.runner, mode=self.mode)
+        for field in _NAMED:
+            if (value := getattr(self, field)) != getattr(usual, field):
+                yield field, value
 
     @property
     def unseen(self) -> str:
         return UNSEEN[self.fidelity]
 
+    def impossible(self, scenario: Scenario) -> dict[str, str]:
+        most = max((max(r.accepts) for r in scenario.requests), default=0)
+        rules = (
+            (not self.drafts, _OF_DRAFTS, "there are no drafts"),
+            (most <= self.drafts, ("full_accepts",), f"no request accepts {self.drafts} drafts"),
+            (self.runner is ModelRunner.V2, _MOVES, "runner V2 leaves requests in their rows"),
+            (self.layers is LayerMode.ATTENTION, _OF_STATES, "there are no recurrent layers"),
+        )
+        expected = msgspec.structs.asdict(scenario.expect)
+        return {
+            name: reason
+            for is_so, names, reason in reversed(rules)
+            for name in names
+            if is_so and expected[name]
+        }
+
     def cannot_run(self, scenario: Scenario) -> str:
-        if scenario.expect.prefix_hits and self.mode is StateMode.NONE:
-            return "it needs cached prefixes: --cache-mode align"
+        asked = {key for key, least in msgspec.structs.asdict(scenario.expect).items() if least}
+        beyond = self.impossible(scenario)
+        if asked and asked <= beyond.keys():
+            return next(f"it is about {name}: {reason}" for name, reason in beyond.items())
         return (
-            cannot_run(scenario) or self._cannot_draft(scenario) or self._cannot_compute(scenario)
+            self._cannot_offer(scenario) or cannot_run(scenario) or self._cannot_compute(scenario)
         )
 
-    def _cannot_draft(self, scenario: Scenario) -> str:
-        """Where what the scenario is about needs other drafts."""
-        expect, most = scenario.expect, max((max(r.accepts) for r in scenario.requests), default=0)
-        asks = expect.rejections or expect.full_accepts or expect.zero_draft_rows
-        if asks and not self.drafts:
-            return "it is about drafts, and there are none"
-        if expect.full_accepts and most <= self.drafts:
-            return f"no request of it accepts {self.drafts} drafts"
-        if self.layers is LayerMode.ATTENTION:
-            if expect.reorder_moves or expect.zeroed_blocks:
-                return "rows are reordered and blocks zeroed for recurrent layers"
-            if scenario.free_blocks is not None:
-                return "its pool is counted for recurrent layers"
-        if expect.preemptions and scenario.free_blocks is not None:
+    def _cannot_offer(self, scenario: Scenario) -> str:
+        """Where what the scenario is about needs other settings."""
+        expect, free = scenario.expect, scenario.free_blocks
+        if expect.prefix_hits and self.mode is StateMode.NONE:
+            return "it needs cached prefixes: --cache-mode align"
+        is_drawn = self.draft_mode is DraftMode.PROBABILISTIC and self.drafts
+        if expect.drawn_drafts and not is_drawn:
+            return "it needs drafts that are drawn: --draft-mode probabilistic"
+        is_timed = expect.rejections and (expect.reorder_moves or expect.preemptions)
+        if is_timed and not self.drafts:
+            return "what happens in it is timed by drafts, and there are none"
+        if free is not None and self.layers is LayerMode.ATTENTION:
+            return "its pool is counted for recurrent layers"
+        if free is not None and expect.preemptions:
             needed = sum(request.arrive <= 1 for request in scenario.requests) * self._first_blocks
-            if scenario.free_blocks < needed:
+            if free < needed:
                 return f"its pool has fewer blocks than {self.drafts} drafts need"
         return ""
 

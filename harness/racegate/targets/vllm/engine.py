@@ -47,6 +47,6 @@ def open_cell(
     log: where what it prints goes, if not to stderr; run_s: seconds that one run may take
     """
     environment = VLLM.environment_of(cell.release, checkout=cell.checkout)
-    arguments = (cell.runner, cell.mode, cell.fidelity, str(cell.drafts), cell.layers)
-    with open_process(environment, SERVE, arguments, log=log, kind=kind) as server:
+    asked = msgspec.json.encode(cell).decode()
+    with open_process(environment, SERVE, (asked,), log=log, kind=kind) as server:
         yield Engine(server, fidelity=cell.fidelity, run_s=run_s)

@@ -10,6 +10,7 @@ REQUESTS_MAX = 30  # as many as the scripted model has tokens for
 TOKENS_MAX = 512  # of one request
 STEPS = (7, 57)  # from one token of the scripted model to the next, upwards or downwards
 DRAFTS_USUAL = 3  # of a request in a step
+NGRAM_MIN, NGRAM_MAX = 2, 4  # tokens that are looked up
 TEMPERATURE_MAX = 0.1  # up to which the scripted token is certain, penalties and all
 
 
@@ -25,6 +26,25 @@ class LayerMode(StrEnum):
 
     HYBRID = "hybrid"
     ATTENTION = "attention"
+
+
+class ProposerKind(StrEnum):
+    """What proposes drafts. MTP: layers of the model's own; NGRAM: what followed the last tokens
+    before, which is looked up on the device
+    """
+
+    MTP = "mtp"
+    NGRAM = "ngram"
+
+
+class DraftMode(StrEnum):
+    """Which drafts of a request that is sampled are proposed. GREEDY: the likeliest
+
+    PROBABILISTIC: drawn from what the drafter says, which verification is given too
+    """
+
+    GREEDY = "greedy"
+    PROBABILISTIC = "probabilistic"
 
 
 class StateMode(StrEnum):

@@ -98,6 +98,9 @@ class Known(Script):
         is_wrong = place in self._wrong_places[owner]
         return None if said is None else owner * WIDTH + (said + is_wrong) % WIDTH
 
+    def drawn_at(self, owner: int, place: int) -> tuple[int | None, ...]:
+        return (self.draft_at(owner, place),)
+
     def draft(self, token: Tensor, position: Tensor) -> Tensor:
         index, place = token // WIDTH, position + 2
         rows, columns = index.clamp(0, REQUESTS_MAX - 1), place.clamp(0, PLACES_MAX - 1)

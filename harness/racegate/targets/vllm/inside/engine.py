@@ -6,7 +6,6 @@ import dataclasses
 import inspect
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from racegate.targets.common.inside.naming import named_buffers
 from racegate.targets.common.inside.serve import NotTaken
 from racegate.targets.common.inside.session import EngineSession
 from racegate.targets.common.wire import Fidelity, Observed
+from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.inside import plants
 from racegate.targets.vllm.inside.computed import Computed, Known, give_weights
 from racegate.targets.vllm.inside.conditions import (
@@ -28,8 +28,9 @@ from racegate.targets.vllm.inside.conditions import (
     watch_penalties,
 )
 from racegate.targets.vllm.inside.hollow import Hollow
+from racegate.targets.vllm.inside.kept import watch_kept, watch_outputs
 from racegate.targets.vllm.inside.layers import watch_layers
-from racegate.targets.vllm.inside.model import VOCAB, Script, config
+from racegate.targets.vllm.inside.model import VOCAB, WIDTH, Script, config
 from racegate.targets.vllm.inside.sampling import watch_sampling
 from racegate.targets.vllm.inside.truth.compare import Truth
 from racegate.targets.vllm.inside.watch import (
@@ -48,23 +49,22 @@ from racegate.targets.vllm.inside.watch_steps import (
     watch_masks,
     watch_previous,
 )
-from racegate.targets.vllm.wire import LayerMode, ModelRunner, StateMode
+from racegate.targets.vllm.wire import (
+    NGRAM_MAX,
+    NGRAM_MIN,
+    DraftMode,
+    LayerMode,
+    ModelRunner,
+    ProposerKind,
+    StateMode,
+)
 
 BLOCKS_BYTES = 32 << 20
+# As vLLM calls what proposes drafts: of n-grams it schedules the one on the host synchronously.
+_METHODS = {ProposerKind.MTP: "mtp", ProposerKind.NGRAM: "ngram_gpu"}
 
 
-@dataclass(frozen=True, slots=True)
-class EngineSettings:
-    """What the engine is started with. drafts: of a request in a step, 0 for no speculation"""
-
-    runner: ModelRunner
-    mode: StateMode
-    fidelity: Fidelity
-    drafts: int
-    layers: LayerMode
-
-
-def start(folder: Path, asked: EngineSettings) -> Any:
+def start(folder: Path, asked: Cell) -> Any:
     """vLLM's engine core and its worker, in this process. folder: for the model's files."""
     from vllm.engine.arg_utils import EngineArgs
     from vllm.v1.engine.llm_engine import LLMEngine
@@ -75,7 +75,7 @@ def start(folder: Path, asked: EngineSettings) -> Any:
         "model": str(folder),
         "load_format": "dummy",
         "skip_tokenizer_init": True,
-        "speculative_config": _speculation(asked.drafts) if asked.drafts else None,
+        "speculative_config": _speculation(asked) if asked.drafts else None,
         "enforce_eager": True,
         "max_model_len": 512,
         "max_num_seqs": 4,
@@ -126,12 +126,23 @@ def check_started(engine: Any, *, runner: ModelRunner, mode: StateMode) -> None:
         raise RuntimeError(f"this release keeps recurrent states in mode {known!r}")
 
 
-def _speculation(drafts: int) -> dict[str, Any]:
+def _speculation(asked: Cell) -> dict[str, Any]:
+    """How drafts are proposed. Raises RuntimeError if the release cannot do so."""
     from vllm.config.speculative import SpeculativeConfig
 
     names = {field.name for field in dataclasses.fields(SpeculativeConfig)}
-    chosen = {"method": "mtp", "num_speculative_tokens": drafts}
-    return chosen | ({"attention_backend": "TRITON_ATTN"} if "attention_backend" in names else {})
+    chosen: dict[str, Any] = {
+        "method": _METHODS[asked.drafter],
+        "num_speculative_tokens": asked.drafts,
+        "attention_backend": "TRITON_ATTN",
+    }
+    if asked.drafter is ProposerKind.NGRAM:
+        chosen |= {"prompt_lookup_min": NGRAM_MIN, "prompt_lookup_max": NGRAM_MAX}
+    if asked.draft_mode is not DraftMode.GREEDY:
+        if "draft_sample_method" not in names:
+            raise RuntimeError("this release has no probabilistic drafts")
+        chosen["draft_sample_method"] = asked.draft_mode.value
+    return {name: value for name, value in chosen.items() if name in names}
 
 
 def _kernels() -> dict[str, Any] | None:
@@ -148,7 +159,7 @@ def _kernels() -> dict[str, Any] | None:
 class Driver:
     """Runs scenarios on a started engine."""
 
-    def __init__(self, engine: Any, session: EngineSession, asked: EngineSettings) -> None:
+    def __init__(self, engine: Any, session: EngineSession, asked: Cell) -> None:
         self._engine = engine
         self._core = engine.engine_core.engine_core
         self.runner = runner_of(engine)
@@ -156,7 +167,7 @@ class Driver:
         cache = engine.vllm_config.cache_config
         moves = getattr(cache, "mamba_cache_mode", StateMode.NONE) != StateMode.NONE
         self.groups, numbers = groups_of(scheduler, moves=moves)
-        self._draft_len = asked.drafts
+        self._draft_len, self._draft_mode = asked.drafts, asked.draft_mode
         self.watch = RunnerWatch(
             session,
             state_block=state_block_of(scheduler),
@@ -194,11 +205,13 @@ class Driver:
     def _watch(self) -> None:
         runner, watch = self.runner, self.watch
         execute = runner.execute_model
+        self._note_kept = watch_kept(watch, runner, self._core.scheduler)
 
         def execute_model(scheduled: Any, *args: Any, **kwargs: Any) -> Any:
             if scheduled.total_num_scheduled_tokens:
                 watch.begin_step()
             scheduled.racegate_step = watch.step
+            self._note_kept(scheduled)
             watch_choice(watch, self._core.scheduler, scheduled)
             watch_conditions(watch, scheduled, self._prompts)
             if watch.plant is not None and watch.step == plants.STEP:
@@ -218,6 +231,7 @@ class Driver:
         if self._draft_len:
             watch_drafting(watch, runner, rows)
         watch_scheduler(watch, self._core.scheduler)
+        watch_outputs(watch, self._core.scheduler)
         watch_zeroing(watch)
         watch_penalties(watch)
         use_grammars(self._core, watch)
@@ -272,7 +286,8 @@ class Driver:
         self._spoils = spoils
         self._script = self._script_of(scenario, plain or {}, lies=plant is Observed.TOKENS)
         has_grammars = any(one.grammar_modulus for one in scenario.requests)
-        self.watch.begin(plant, has_grammars=has_grammars)
+        drawn = frozenset(r.name for r in scenario.requests if self.script.draws(r.name))
+        self.watch.begin(plant, has_grammars=has_grammars, drawn=drawn)
         self._prompts = {request.name: len(request.prompt) for request in scenario.requests}
         leave_blocks(self._core.scheduler, scenario)
         waiting = dict(enumerate(scenario.requests))
@@ -298,6 +313,7 @@ class Driver:
             for event in [event for event in aborts if event.step < watch.step]:
                 aborts.remove(event)
                 self._abort(event.request, delivered)
+        self._note_kept(None)
         return delivered
 
     def _script_of(
@@ -305,7 +321,13 @@ class Driver:
     ) -> Script:
         device = "cuda" if self._session.kind is DeviceKind.CUDA else "cpu"
         if self._computed is None:
-            return Script(scenario, draft_len=self._draft_len, lies=lies, device=device)
+            return Script(
+                scenario,
+                draft_len=self._draft_len,
+                lies=lies,
+                device=device,
+                draft_mode=self._draft_mode,
+            )
         self._computed.begin(lies=lies)
         return Known(scenario, plain, draft_len=self._draft_len, device=device)
 
@@ -317,7 +339,9 @@ class Driver:
     def _add(self, index: int, request: Request) -> None:
         prompt = {"prompt_token_ids": self.script.prompt(index)}
         try:
-            self._engine.add_request(request.name, prompt, params_of(request))
+            own = range(index * WIDTH, (index + 1) * WIDTH)
+            params = params_of(request, own, is_drafted=bool(self._draft_len))
+            self._engine.add_request(request.name, prompt, params)
         except ValueError as error:
             raise NotTaken(f"this release does not take request {request.name}: {error}") from error
 

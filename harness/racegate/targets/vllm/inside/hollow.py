@@ -15,7 +15,8 @@ from racegate.targets.common.inside.watch import Watch
 
 # Of the scripted token, and of all others: not zero, so that a factor changes them.
 _LIKELY, _OTHERS = 10.0, 0.5
-Says = Callable[[Tensor, Tensor], Tensor]  # tokens, positions -> tokens
+_NEAR = 0.05  # the second of two tokens is less likely by this: both are drawn
+Says = Callable[[Tensor, Tensor], Tensor]  # tokens, positions -> tokens, or two of each
 
 
 class Hollow:
@@ -59,7 +60,9 @@ class Hollow:
         def work(given: list[Tensor], made: list[Tensor]) -> None:
             position, token = given[0][:, 0].long(), given[0][:, 1].long()
             made[0].fill_(_OTHERS)
-            made[0].scatter_(1, says(token, position)[:, None], _LIKELY)
+            said = says(token, position).reshape(len(token), -1)
+            made[0].scatter_(1, said[:, 1:], _LIKELY - _NEAR)
+            made[0].scatter_(1, said[:, :1], _LIKELY)
 
         self._session.launch("logits (scripted)", [hidden], [logits], work)
         return logits

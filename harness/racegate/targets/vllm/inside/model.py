@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from racegate.scenario.spec import Scenario
-from racegate.targets.vllm.wire import REQUESTS_MAX, TOKENS_MAX, LayerMode
+from racegate.targets.vllm.wire import REQUESTS_MAX, TOKENS_MAX, DraftMode, LayerMode
 
 WIDTH = 64
 VOCAB = 2048
@@ -69,14 +69,26 @@ def config(layers: LayerMode = LayerMode.HYBRID) -> dict[str, Any]:
 
 class Script:
     """What the model says in one scenario. draft_len: drafts per round; lies: its target too;
-    device: where tokens are asked for
+    device: where tokens are asked for; draft_mode: whether drafts of a request that is sampled are
+    drawn: of the one that is right and one that is not
     """
 
     def __init__(
-        self, scenario: Scenario, *, draft_len: int, lies: bool = False, device: str = "cpu"
+        self,
+        scenario: Scenario,
+        *,
+        draft_len: int,
+        lies: bool = False,
+        device: str = "cpu",
+        draft_mode: DraftMode = DraftMode.GREEDY,
     ) -> None:
         self.scenario = scenario
         self._lies = lies
+        self._draft_mode = draft_mode
+        draws = torch.zeros(REQUESTS_MAX, dtype=torch.bool)
+        for index, request in enumerate(scenario.requests):
+            draws[index] = self.draws(request.name)
+        self._draws = draws.to(device)
         self._lengths: dict[int, int] = {}  # of requests that were given up
         wrong = torch.zeros((REQUESTS_MAX, PLACES_MAX), dtype=torch.int64)
         self._wrong_places: list[frozenset[int]] = []
@@ -128,6 +140,18 @@ class Script:
         """What the drafter says for a place, behind a token of this owner."""
         return int(_token(owner, place + (place in self._wrong_places[owner])))
 
+    def draws(self, name: str) -> bool:
+        """Whether the drafts of a request are drawn."""
+        is_sampled = any(r.name == name and r.temperature for r in self.scenario.requests)
+        return is_sampled and self._draft_mode is DraftMode.PROBABILISTIC
+
+    def drawn_at(self, owner: int, place: int) -> tuple[int | None, ...]:
+        """All that the drafter may say for a place, behind a token of this owner."""
+        said = self.draft_at(owner, place)
+        if not self.draws(self.scenario.requests[owner].name):
+            return (said,)
+        return (said, int(_token(owner, place + (place not in self._wrong_places[owner]))))
+
     def target(self, token: Tensor, position: Tensor) -> Tensor:
         """The tokens behind these. token, position: int64 [n]; so is what is returned"""
         return _token(token // WIDTH, position + (2 if self._lies else 1))
@@ -135,11 +159,14 @@ class Script:
     def draft(self, token: Tensor, position: Tensor) -> Tensor:
         """What the drafter says follows. Its tokens stand one place behind their positions.
 
-        token, position: int64 [n]; so is what is returned
+        token, position: int64 [n]; returns int64 [n, 2]: the likeliest, and another where one of
+        them is drawn
         """
         index, place = token // WIDTH, position + 2
         rows, columns = index.clamp(0, REQUESTS_MAX - 1), place.clamp(0, PLACES_MAX - 1)
-        return _token(index, place + self._wrong[rows, columns])
+        wrong = self._wrong[rows, columns]
+        other = torch.where(self._draws[rows], 1 - wrong, wrong)
+        return torch.stack([_token(index, place + one) for one in (wrong, other)], dim=-1)
 
 
 def _shared(some: tuple[int, ...], others: tuple[int, ...]) -> int:

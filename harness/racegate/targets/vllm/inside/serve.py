@@ -1,6 +1,6 @@
 """The engine's process, which is started as
-`python -m racegate.targets.vllm.inside.serve FOLDER RUNNER MODE FIDELITY DRAFTS LAYERS`, with the
-ends of two pipes behind it.
+`python -m racegate.targets.vllm.inside.serve FOLDER CELL`, with the ends of two pipes behind it.
+The cell is what is to be started, as JSON.
 
 Runs in vLLM's environment with the virtual CUDA runtime preloaded. The engine starts once; each
 task runs in a forked process, so that a search over many schedules pays for one start.
@@ -39,11 +39,11 @@ from racegate.targets.common.inside.prefix_server import ForkedLandings, Pause, 
 from racegate.targets.common.inside.serve import Failure, observations, serve
 from racegate.targets.common.inside.session import EngineSession
 from racegate.targets.common.inside.sources import LineTracer, edit_source
-from racegate.targets.common.wire import FAILED, Fidelity, ReleaseRun, RunMode, Task
+from racegate.targets.common.wire import FAILED, ReleaseRun, RunMode, Task
+from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.inside import plants, standins
-from racegate.targets.vllm.inside.engine import Driver, EngineSettings, check_started, start
+from racegate.targets.vllm.inside.engine import Driver, check_started, start
 from racegate.targets.vllm.inside.watch import find_wrong
-from racegate.targets.vllm.wire import LayerMode, ModelRunner, StateMode
 
 _OWN = Path(__file__).parents[1]
 COMPARISONS_MAX = 2  # turns before which a run is compared: who notes what the host hears is slower
@@ -67,7 +67,7 @@ class Host:
         self,
         library: Path,
         folder: Path,
-        asked: EngineSettings,
+        asked: Cell,
         kind: DeviceKind,
     ) -> None:
         runner = asked.runner
@@ -309,17 +309,11 @@ def main() -> None:
     """Starts the engine and serves tasks until there are no more."""
     library = Path(os.environ.pop("LD_PRELOAD").partition(":")[0])
     kind = DeviceKind(os.environ.pop(DEVICE))
-    folder, runner, mode, fidelity, drafts, layers, *ends = sys.argv[1:9]
+    folder, cell, *ends = sys.argv[1:5]
     server = JobServer.of_arguments(ends, Task)
     os.dup2(2, 1)
     with Failure() as failure:
-        asked = EngineSettings(
-            ModelRunner(runner),
-            StateMode(mode),
-            Fidelity(fidelity),
-            drafts=int(drafts),
-            layers=LayerMode(layers),
-        )
+        asked = msgspec.json.decode(cell, type=Cell)
         host = Host(library, Path(folder), asked, kind)
     if failure.message:
         Path(folder, FAILED).write_text(failure.message)

@@ -38,10 +38,19 @@ class RunnerWatch(Watch):
         self.numbers = numbers or {}
         super().__init__(session)
 
-    def begin(self, plant: Observed | None = None, *, has_grammars: bool = False) -> None:
-        """A run begins. plant: what is made wrong in it; has_grammars: masks are observed"""
+    def begin(
+        self,
+        plant: Observed | None = None,
+        *,
+        has_grammars: bool = False,
+        drawn: frozenset[str] = frozenset(),
+    ) -> None:
+        """A run begins. plant: what is made wrong in it; has_grammars: masks are observed
+
+        drawn: requests whose drafts are drawn
+        """
         super().begin()
-        self.has_grammars = has_grammars
+        self.has_grammars, self.drawn = has_grammars, drawn
         self.accepted: dict[int, dict[str, int]] = {}
         self.plant = plant
 
@@ -134,6 +143,7 @@ def watch_scheduler(watch: RunnerWatch, scheduler: Any) -> None:
 
     def update(scheduled: Any, output: Any) -> Any:
         rows = output.req_id_to_index
+        watch.counters["overlapped_ops"] += watch.step > scheduled.racegate_step
         watch.counters["preemptions"] += len(getattr(scheduled, "preempted_req_ids", None) or ())
         tokens = {
             name_of(r): list(map(int, output.sampled_token_ids[i]))  # some are NumPy's

@@ -195,3 +195,17 @@ def watch_drafting(watch: RunnerWatch, runner: Any, rows: Rows) -> None:
     if "num_sampled" in inspect.signature(drafter.propose).parameters:
         before(drafter, "propose", given_counts)
     after(drafter, "propose", proposed)
+    watch_draws(watch, drafter, rows)
+
+
+def watch_draws(watch: RunnerWatch, drafter: Any, rows: Rows) -> None:
+    """Counts drafts that are drawn: of both runners, as far as they have them."""
+
+    def drawn(given: Given, made: Any) -> None:
+        has_weights = isinstance(made, tuple) and made[1] is not None
+        if has_weights or given.get("draft_logits") is not None:
+            watch.counters["drawn_drafts"] += sum(name in watch.drawn for name in rows())
+
+    for name in ("_sample_draft_tokens", "sample_draft"):
+        if hasattr(drafter, name):
+            after(drafter, name, drawn)

@@ -22,6 +22,14 @@ class ScriptedModel(Protocol):
         """What the drafter says for a place, behind a token of this owner."""
         ...
 
+    def draws(self, name: str) -> bool:
+        """Whether the drafts of a request are drawn."""
+        ...
+
+    def drawn_at(self, owner: int, place: int) -> tuple[int | None, ...]:
+        """All that the drafter may say for a place, behind a token of this owner."""
+        ...
+
     def owner(self, token: int) -> int:
         """Whose a token is: that of a prefix in common is the earlier request's."""
         ...
@@ -48,7 +56,7 @@ class RequestStep:
     accepted: tokens that it gets, 0 of a chunk of its prompt
     rejected_before: drafts of the step before that were rejected, which the host does not know yet
     last: what it got in the step before; None if it was not run then
-    blocks: of its memory, by group
+    blocks: of its memory, by group; is_new: it comes, or comes again, without drafts
     """
 
     request: str
@@ -61,6 +69,7 @@ class RequestStep:
     rejected_before: int = 0
     last: int | None = None
     blocks: tuple[tuple[int, ...], ...] = ()
+    is_new: bool = False
 
     @property
     def end(self) -> int:
@@ -99,6 +108,12 @@ class Course:
         requests = enumerate(says.scenario.requests)
         self._requests: dict[str, tuple[int, Request]] = {r.name: (i, r) for i, r in requests}
         self._standing: dict[str, _Standing] = {}
+        self._drawn: dict[str, list[int]] = {}
+
+    def note_drawn(self, name: str, drafts: list[int]) -> None:
+        """Which drafts a request got for its next step, if chance had a say in it."""
+        if self._says.draws(name):
+            self._drawn[name] = drafts
 
     def request(self, name: str) -> Request:
         """A request of the scenario."""
@@ -138,6 +153,7 @@ class Course:
             rejected_before=standing.rejected if is_next else 0,
             last=standing.accepted if is_next else None,
             blocks=tuple(map(tuple, said["blocks"])),
+            is_new=said["known"] is not None,
         )
         return replace(row, accepted=self._accepted(row))
 
@@ -159,7 +175,12 @@ class Course:
         return tokens + [self._input_draft(row, place) for place in range(own, row.end)]
 
     def _input_draft(self, row: RequestStep, place: int) -> int | None:
-        return self._says.draft_at(row.index, place) if self._has_drafts else 0
+        if not self._has_drafts or row.is_new:  # a row that begins may be padded with zeros
+            return 0
+        if (drawn := self._drawn.get(row.request)) is not None:
+            number = place - row.known
+            return drawn[number] if number < len(drawn) else None
+        return self._says.draft_at(row.index, place)
 
     def before(self, row: RequestStep) -> list[int | None]:
         """The tokens that it had behind its prompt."""
@@ -192,4 +213,5 @@ class Course:
         if row.computed + number - 2 >= self._most:
             return EitherToken()
         owners = [self._says.owner(one) for one in self.next_token(row) if one is not None]
-        return EitherToken([self._says.draft_at(one, row.computed + number) for one in owners])
+        places = [self._says.drawn_at(one, row.computed + number) for one in owners]
+        return EitherToken([token for each in places for token in each])

@@ -24,6 +24,7 @@ EXAMPLES = {
     "history vllm": "--versions 0.22.1,0.24.0 --scenario finish_and_condense",
     "history sglang": "--versions 0.5.9 --model hybrid",
     "history program": "--package mine --versions 1.0,2.0 mine.py",
+    "watch": "watch.toml --store found",
     "campaign serve": "--store found",
     "campaign findings": "--store found",
     "campaign verify": "5c9e0d1f2a3b --store found",

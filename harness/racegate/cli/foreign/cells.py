@@ -1,0 +1,77 @@
+"""Options that say which vLLM or SGLang is judged, release and settings."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from racegate.cli.help.named import ReleaseOption
+from racegate.cli.options import PathOption
+from racegate.scenario.spec import DRAFT_LEN_MAX
+from racegate.targets.common.wire import Fidelity
+from racegate.targets.sglang.cell import SchedulerCell
+from racegate.targets.sglang.wire import ModelKind, Repair
+from racegate.targets.vllm.cell import Cell
+from racegate.targets.vllm.wire import (
+    DRAFTS_USUAL,
+    DraftMode,
+    LayerMode,
+    ModelRunner,
+    ProposerKind,
+    StateMode,
+)
+
+
+def vllm_cell(
+    release: ReleaseOption,
+    path: PathOption = None,
+    runner: Annotated[
+        ModelRunner, typer.Option("--runner", help="vLLM's model runner.")
+    ] = ModelRunner.V1,
+    cache_mode: Annotated[
+        StateMode, typer.Option("--cache-mode", help="How recurrent states are kept for prefixes.")
+    ] = StateMode.NONE,
+    fidelity: Annotated[
+        Fidelity, typer.Option("--fidelity", help="full: the model computes what it says.")
+    ] = Fidelity.HOLLOW,
+    drafts: Annotated[
+        int,
+        typer.Option("--drafts", min=0, max=DRAFT_LEN_MAX, help="Of a request in a step; 0: none."),
+    ] = DRAFTS_USUAL,
+    drafter: Annotated[
+        ProposerKind, typer.Option("--drafter", help="What proposes drafts.")
+    ] = ProposerKind.MTP,
+    draft_mode: Annotated[
+        DraftMode, typer.Option("--draft-mode", help="Which drafts of sampled requests.")
+    ] = DraftMode.GREEDY,
+    layers: Annotated[LayerMode, typer.Option("--layers", help="Of the model.")] = LayerMode.HYBRID,
+) -> Cell:
+    """The options that say which vLLM is judged."""
+    return Cell(
+        release=release,
+        checkout=None if path is None else str(path),
+        runner=runner,
+        mode=cache_mode,
+        fidelity=fidelity,
+        drafts=drafts,
+        drafter=drafter,
+        draft_mode=draft_mode,
+        layers=layers,
+    )
+
+
+def scheduler_cell(
+    release: ReleaseOption,
+    path: PathOption = None,
+    model: Annotated[ModelKind, typer.Option("--model", help="What is served.")] = ModelKind.HYBRID,
+    without: Annotated[
+        list[Repair] | None,
+        typer.Option("--without", help="Switch a repair of sglang#24221 off; can be repeated."),
+    ] = None,
+) -> SchedulerCell:
+    """The options that say which SGLang is judged."""
+    checkout = None if path is None else str(path)
+    return SchedulerCell(
+        release=release, checkout=checkout, model=model, without=tuple(without or ())
+    )
