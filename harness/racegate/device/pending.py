@@ -123,10 +123,7 @@ class PendingQueues:
     def arrive(self, stream: Stream, arrival: Version) -> None:
         """The stream's part in a meeting, complete when the stream gets there."""
         self.recorder.arrive(stream.index, arrival)
-        if stream.queue:
-            stream.queue.append(arrival)
-            return
-        arrival.is_done = True
+        stream.queue.append(arrival)
         self.progress()
 
     def wait_arrival(self, stream: Stream, arrival: Version, edge: Edge, *, step: int) -> None:
