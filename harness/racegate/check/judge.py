@@ -21,6 +21,7 @@ from racegate.check.findings import (
 from racegate.faults.fault import Fault
 from racegate.history.breakage import Breakage, Caught
 from racegate.history.finding import ALL_ORACLES, Finding, Oracle, with_hazards
+from racegate.history.observe import of_rank
 from racegate.history.outcome import RunResult
 from racegate.history.run import Run
 from racegate.history.schedule import EAGER, Schedule
@@ -155,8 +156,7 @@ class Judge:
         found = recall.violations(run.observations, scenario)
         found += find_disagreements(run.observations)
         if run.result is not None:
-            answering = [seen for seen in run.observations if seen.rank in (None, 0)]
-            found += find_miscounts(answering, run.result, scenario)
+            found += find_miscounts(of_rank(run.observations), run.result, scenario)
         return found
 
     def _losses(self, run: Run) -> list[Loss]:

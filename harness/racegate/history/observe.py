@@ -7,7 +7,7 @@ section 7.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Any
 
@@ -39,3 +39,8 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     values: Mapping[str, Any]
     detail: Mapping[str, Any] = {}
     rank: int | None = None
+
+
+def of_rank(observations: Iterable[Observation], rank: int = 0) -> tuple[Observation, ...]:
+    """Those of one rank; all, of an engine that has no ranks."""
+    return tuple([seen for seen in observations if seen.rank in (None, rank)])
