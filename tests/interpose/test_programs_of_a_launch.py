@@ -14,7 +14,7 @@ from cuda_torch import needs_cuda_torch
 from racegate.history.finding import Hazard
 from racegate.interpose.kernels.interpreted.accesses import AtomicEffect, MissingEdge, ProgramAccess
 from racegate.interpose.kernels.interpreted.dependent import (
-    LaunchPhases,
+    PhasedLaunch,
     behind,
     judge_dependent,
 )
@@ -251,10 +251,10 @@ def test_launches_that_begin_early_are_judged_right(device: DeviceServer) -> Non
     assert lacks == {MissingEdge.WAIT.value, MissingEdge.WAIT_BETWEEN.value}
 
 
-def phased(number: int, kind: str, *, waits: bool, triggers: int | None) -> LaunchPhases:
+def phased(number: int, kind: str, *, waits: bool, triggers: int | None) -> PhasedLaunch:
     """One program: it waits or not, touches one element, and triggers before that or behind it."""
     touches = (touch(0, 0, kind, [1], 4)._replace(place=("kernel.py", number, "kernel")),)
-    return LaunchPhases(
+    return PhasedLaunch(
         f"kernel_{number}",
         (),
         touches,
@@ -263,7 +263,7 @@ def phased(number: int, kind: str, *, waits: bool, triggers: int | None) -> Laun
     )
 
 
-def ended_before(launches: list[LaunchPhases]) -> dict[int, set[int]]:
+def ended_before(launches: list[PhasedLaunch]) -> dict[int, set[int]]:
     """By launch those that have ended when it touches memory, from the definition: the earliest
     times at which each begins, waits, triggers and ends, if all that is not ordered is fast but one
     that takes for ever.

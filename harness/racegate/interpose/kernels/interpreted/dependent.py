@@ -26,7 +26,7 @@ _RUNNING_MAX = 16  # launches of a stream that may run at once, and are kept
 _PAIRS_MAX = 20_000  # of accesses, that are compared for one launch
 
 
-class LaunchPhases(NamedTuple):
+class PhasedLaunch(NamedTuple):
     """What a launch does, and when. waits, triggers: by program, how many of its touches the launch
     had come to at the first wait and at the first trigger
     """
@@ -62,9 +62,9 @@ class RunningLaunches(NamedTuple):
     at_end: others that may run when the last one has ended
     """
 
-    last: LaunchPhases
-    at_start: tuple[LaunchPhases, ...] = ()
-    at_end: tuple[LaunchPhases, ...] = ()
+    last: PhasedLaunch
+    at_start: tuple[PhasedLaunch, ...] = ()
+    at_end: tuple[PhasedLaunch, ...] = ()
 
 
 class DependentLaunches:
@@ -75,7 +75,7 @@ class DependentLaunches:
         self._now: RunningLaunches | None = None
 
     def judge(
-        self, stream: int, number: int, launch: LaunchPhases, *, begins_early: bool
+        self, stream: int, number: int, launch: PhasedLaunch, *, begins_early: bool
     ) -> tuple[LaunchRace, ...]:
         """What a launch races with, before it is issued. number: of what the stream was given last:
         a launch can begin early only if the launch before it is that
@@ -92,7 +92,7 @@ class DependentLaunches:
             self._running[stream], self._now = (number, self._now), None
 
 
-def judge_dependent(running: RunningLaunches, launch: LaunchPhases) -> list[LaunchRace]:
+def judge_dependent(running: RunningLaunches, launch: PhasedLaunch) -> list[LaunchRace]:
     """What races between a launch that begins early and those before it; for each two lines one."""
     found: dict[object, LaunchRace] = {}
     early = launch.before_wait()
@@ -105,7 +105,7 @@ def judge_dependent(running: RunningLaunches, launch: LaunchPhases) -> list[Laun
     return list(found.values())
 
 
-def behind(running: RunningLaunches | None, launch: LaunchPhases) -> RunningLaunches:
+def behind(running: RunningLaunches | None, launch: PhasedLaunch) -> RunningLaunches:
     """What may run behind a launch. running: behind the one before it, None where this one begins
     only when all before it has ended
     """
@@ -120,7 +120,7 @@ def behind(running: RunningLaunches | None, launch: LaunchPhases) -> RunningLaun
 
 
 def _races(
-    earlier: LaunchPhases,
+    earlier: PhasedLaunch,
     ours: Iterable[ProgramAccess],
     theirs: Iterable[ProgramAccess],
     lack: MissingEdge,

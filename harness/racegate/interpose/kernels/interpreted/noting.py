@@ -19,7 +19,7 @@ from racegate.interpose.kernels.interpreted.accesses import (
     ranges_of,
     touch_of,
 )
-from racegate.interpose.kernels.interpreted.dependent import LaunchPhases
+from racegate.interpose.kernels.interpreted.dependent import PhasedLaunch
 from racegate.order.ranges import Ranges, merged
 
 METHODS = (
@@ -82,9 +82,9 @@ class AccessWatch:
         """Whether the last launch lets another one begin before it has ended."""
         return bool(self._triggers)
 
-    def phases(self, kernel: str, stack: Stack) -> LaunchPhases:
+    def phases(self, kernel: str, stack: Stack) -> PhasedLaunch:
         """What the last launch did, and when it waited and triggered."""
-        return LaunchPhases(kernel, stack, tuple(self.touches), self._waits, self._triggers)
+        return PhasedLaunch(kernel, stack, tuple(self.touches), self._waits, self._triggers)
 
     def turned(self, run: Callable[[], object]) -> list[ProgramAccess]:
         """What the same launch does if its last program comes first; memory stays as it is. Raises
