@@ -10,9 +10,10 @@ from typing import Annotated
 
 import typer
 
-from racegate.cli.foreign.torch import MemoryOption, SearchProgress
+from racegate.cli.foreign.torch import SearchProgress
+from racegate.cli.foreign.virtual import MemoryOption
+from racegate.cli.help.named import FaultOption
 from racegate.cli.options import (
-    FaultOption,
     JsonOption,
     RunTimeoutOption,
     fail,

@@ -83,8 +83,8 @@ def render_watched(found: Sequence[WatchedVersion]) -> str:
     lines = [
         "# Versions that are watched",
         "",
-        "Written by `racegate watch`: each program on each version that the store knows, beside the",
-        "version before it; findings that are new there, gone, and kept.",
+        "Written by `racegate watch`: each program on each version that the store knows, beside",
+        "the version before it; findings that are new there, gone, and kept.",
         "",
         "| program | package | verdict | beside the version before | new | gone | kept |",
         "| --- | --- | --- | --- | ---: | ---: | ---: |",
