@@ -2,12 +2,15 @@
 definition; and the walk of checkpoints.
 
 Compiled on first use and kept, as the order of a program's events is. Where there is no compiler,
-or somebody wants none, Python does all the work: a machine loses speed and nothing else.
+or somebody wants none, Python does all the work: a machine loses speed and nothing else. The eager
+twins work too where the Python of a kernel is not what the C was written after: what is judged is
+what stands in the definition.
 """
 
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -17,6 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+import racegate_kernels
 from racegate.order.compiled import NATIVE as ORDER
 from racegate.order.native.compiler import compiled
 from racegate.order.native.errors import BadInput
@@ -32,6 +36,10 @@ COMPILED_VARIABLE = "RACEGATE_COMPILED"
 # return, the first by default.
 IN_PLACE = frozenset({"scatter_inputs", "rejection_verify", "scripted_draft"})
 LIKE = {"gated_delta_update": 2}
+
+# The Python that they were written after, by `sources_digest`. A test says what to write here, when
+# the kernels in C have been compared with what was changed.
+WRITTEN_AFTER = "ded5f52895fb490f"
 
 # What a function in C says: whether it has done its work, or leaves it to the eager twin.
 Twin = Callable[..., bool]
@@ -73,6 +81,14 @@ def is_refused() -> bool:
     return os.environ.get(COMPILED_VARIABLE) == "0"
 
 
+def sources_digest() -> str:
+    """Of the Python of all kernels."""
+    digest = hashlib.sha256()
+    for file in sorted(Path(racegate_kernels.__path__[0]).glob("*.py")):
+        digest.update(file.name.encode() + b"\0" + file.read_bytes())
+    return digest.hexdigest()[:16]
+
+
 def load_compiled() -> tuple[Backend, CompiledWalk]:
     """The eager twins, with those in C in their places, and the walk. Raises BadInput if that
     cannot be.
@@ -89,9 +105,13 @@ def load_compiled() -> tuple[Backend, CompiledWalk]:
 @cache
 def _loaded() -> _Loaded:
     try:
-        return _Loaded(*load_compiled(), "")
+        backend, walk = load_compiled()
     except (BadInput, OSError) as error:
         return _Loaded(EAGER, None, str(error))
+    if sources_digest() != WRITTEN_AFTER:
+        reason = "the Python of a kernel was changed since its twin in C was written"
+        return _Loaded(EAGER, walk, reason)
+    return _Loaded(backend, walk, "")
 
 
 def _kernel(twin: Twin) -> Kernel:

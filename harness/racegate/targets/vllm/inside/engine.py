@@ -28,8 +28,9 @@ from racegate.targets.vllm.inside.conditions import (
     watch_penalties,
 )
 from racegate.targets.vllm.inside.hollow import Hollow
+from racegate.targets.vllm.inside.kept import watch_kept, watch_outputs
 from racegate.targets.vllm.inside.layers import watch_layers
-from racegate.targets.vllm.inside.model import VOCAB, Script, config
+from racegate.targets.vllm.inside.model import VOCAB, WIDTH, Script, config
 from racegate.targets.vllm.inside.sampling import watch_sampling
 from racegate.targets.vllm.inside.truth.compare import Truth
 from racegate.targets.vllm.inside.watch import (
@@ -204,11 +205,13 @@ class Driver:
     def _watch(self) -> None:
         runner, watch = self.runner, self.watch
         execute = runner.execute_model
+        self._note_kept = watch_kept(watch, runner, self._core.scheduler)
 
         def execute_model(scheduled: Any, *args: Any, **kwargs: Any) -> Any:
             if scheduled.total_num_scheduled_tokens:
                 watch.begin_step()
             scheduled.racegate_step = watch.step
+            self._note_kept(scheduled)
             watch_choice(watch, self._core.scheduler, scheduled)
             watch_conditions(watch, scheduled, self._prompts)
             if watch.plant is not None and watch.step == plants.STEP:
@@ -228,6 +231,7 @@ class Driver:
         if self._draft_len:
             watch_drafting(watch, runner, rows)
         watch_scheduler(watch, self._core.scheduler)
+        watch_outputs(watch, self._core.scheduler)
         watch_zeroing(watch)
         watch_penalties(watch)
         use_grammars(self._core, watch)
@@ -309,6 +313,7 @@ class Driver:
             for event in [event for event in aborts if event.step < watch.step]:
                 aborts.remove(event)
                 self._abort(event.request, delivered)
+        self._note_kept(None)
         return delivered
 
     def _script_of(
@@ -334,7 +339,9 @@ class Driver:
     def _add(self, index: int, request: Request) -> None:
         prompt = {"prompt_token_ids": self.script.prompt(index)}
         try:
-            self._engine.add_request(request.name, prompt, params_of(request))
+            own = range(index * WIDTH, (index + 1) * WIDTH)
+            params = params_of(request, own, is_drafted=bool(self._draft_len))
+            self._engine.add_request(request.name, prompt, params)
         except ValueError as error:
             raise NotTaken(f"this release does not take request {request.name}: {error}") from error
 

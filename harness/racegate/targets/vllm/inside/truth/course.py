@@ -56,7 +56,7 @@ class RequestStep:
     accepted: tokens that it gets, 0 of a chunk of its prompt
     rejected_before: drafts of the step before that were rejected, which the host does not know yet
     last: what it got in the step before; None if it was not run then
-    blocks: of its memory, by group
+    blocks: of its memory, by group; is_new: it comes, or comes again, without drafts
     """
 
     request: str
@@ -69,6 +69,7 @@ class RequestStep:
     rejected_before: int = 0
     last: int | None = None
     blocks: tuple[tuple[int, ...], ...] = ()
+    is_new: bool = False
 
     @property
     def end(self) -> int:
@@ -152,6 +153,7 @@ class Course:
             rejected_before=standing.rejected if is_next else 0,
             last=standing.accepted if is_next else None,
             blocks=tuple(map(tuple, said["blocks"])),
+            is_new=said["known"] is not None,
         )
         return replace(row, accepted=self._accepted(row))
 
@@ -173,7 +175,7 @@ class Course:
         return tokens + [self._input_draft(row, place) for place in range(own, row.end)]
 
     def _input_draft(self, row: RequestStep, place: int) -> int | None:
-        if not self._has_drafts:
+        if not self._has_drafts or row.is_new:  # a row that begins may be padded with zeros
             return 0
         if (drawn := self._drawn.get(row.request)) is not None:
             number = place - row.known
