@@ -287,7 +287,7 @@ def _coded_way(item: object) -> _CodedWay:
     lead nowhere; a number, where it knows the kind; the names of what it keeps of others, behind
     that of the dictionary if there is one; or what it calls.
     """
-    kind = type(item)
+    kind: type = type(item)
     keep = _way_to_keep(kind)
     if keep is None or kind is list or kind is dict:
         return None if keep is None else _LIST if kind is list else _DICT
