@@ -282,7 +282,7 @@ def _coded_ways() -> dict[type, _CodedWay]:
     return {}
 
 
-def _coded_way(item: object) -> _CodedWay:
+def _coded_way(item: Any) -> _CodedWay:
     """What the walk in C does with objects of the class of this one: None, if they never change and
     lead nowhere; a number, where it knows the kind; the names of what it keeps of others, behind
     that of the dictionary if there is one; or what it calls.
