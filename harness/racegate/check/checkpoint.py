@@ -90,7 +90,8 @@ class Checkpoint:
         """Keeps all that can be reached. `native/walk.c` does the same."""
         while pending:
             item = pending.pop()
-            keep = _way_to_keep(type(item))
+            kind: type = type(item)
+            keep = _way_to_keep(kind)
             if keep is not None and id(item) not in self._seen:
                 self._seen[id(item)] = item
                 pending.extend(keep(self, item))
@@ -272,7 +273,8 @@ def _way_to_keep(kind: type) -> _Keep | None:
 
 
 # What `native/walk.c` does itself.
-_LIST, _DICT, _TUPLE = 1, 2, 3
+_CODES: Mapping[type, int] = {list: 1, dict: 2}
+_TUPLE = 3
 _CodedWay = int | tuple[str | None, ...] | _Keep | None
 
 
@@ -289,9 +291,9 @@ def _coded_way(item: Any) -> _CodedWay:
     """
     kind: type = type(item)
     keep = _way_to_keep(kind)
-    if keep is None or kind is list or kind is dict:
-        return None if keep is None else _LIST if kind is list else _DICT
-    if issubclass(kind, tuple):
+    if keep is None or kind in _CODES:
+        return keep and _CODES[kind]
+    if isinstance(item, tuple):
         return _TUPLE
     if keep is Checkpoint.keep_object and _is_plain(item):
         return ("__dict__" if hasattr(item, "__dict__") else None, *_slots(kind))
