@@ -84,7 +84,8 @@ class Checkpoint:
             self._walk(list(roots))
         else:
             known = (self._seen, self._lists, self._dicts, self._slots, self._unset)
-            self._in_c.walk_from(list(roots), _coded_ways(), _coded_way, *known, self)
+            walk_from, _ = self._in_c
+            walk_from(list(roots), _coded_ways(), _coded_way, *known, self)
 
     def _walk(self, pending: list[Any]) -> None:
         """Keeps all that can be reached. `native/walk.c` does the same."""
@@ -101,7 +102,8 @@ class Checkpoint:
         if self._in_c is None:
             self._put_back()
         else:
-            self._in_c.put_back(self._lists, self._dicts, self._slots)
+            _, put_back = self._in_c
+            put_back(self._lists, self._dicts, self._slots)
         for item, name in _groups(self._unset, 2):
             if hasattr(item, name):
                 object.__delattr__(item, name)

@@ -16,7 +16,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -45,11 +44,8 @@ WRITTEN_AFTER = "ded5f52895fb490f"
 Twin = Callable[..., bool]
 
 
-class CompiledWalk(NamedTuple):
-    """What checkpoints do in C: see `native/walk.c`."""
-
-    walk_from: Callable[..., None]
-    put_back: Callable[..., None]
+# What checkpoints do in C: walk_from and put_back of `native/walk.c`.
+Walk = tuple[Callable[..., None], Callable[..., None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +53,7 @@ class _Loaded:
     """What is in C. reason: why nothing is, if nothing is"""
 
     backend: Backend
-    walk: CompiledWalk | None
+    walk: Walk | None
     reason: str
 
 
@@ -66,7 +62,7 @@ def host_backend() -> Backend:
     return EAGER if is_refused() else _loaded().backend
 
 
-def compiled_walk() -> CompiledWalk | None:
+def compiled_walk() -> Walk | None:
     """The walk of checkpoints, where it is in C."""
     return None if is_refused() else _loaded().walk
 
@@ -89,7 +85,7 @@ def sources_digest() -> str:
     return digest.hexdigest()[:16]
 
 
-def load_compiled() -> tuple[Backend, CompiledWalk]:
+def load_compiled() -> tuple[Backend, Walk]:
     """The eager twins, with those in C in their places, and the walk. Raises BadInput if that
     cannot be.
     """
@@ -99,7 +95,7 @@ def load_compiled() -> tuple[Backend, CompiledWalk]:
         make.restype = ctypes.py_object
     twins: tuple[Twin, ...] = library.racegate_exact_kernels()
     backend = replace(EAGER, **{twin.__name__: _kernel(twin) for twin in twins})
-    return backend, CompiledWalk(*library.racegate_walk())
+    return backend, library.racegate_walk()
 
 
 @cache
