@@ -5,6 +5,7 @@ nothing but speed. Kernel by kernel they are compared in tests/kernels.
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import racegate_kernels
 from racegate.check.checker import Checkers
 from racegate.check.forking import left_the_same
 from racegate.device.virtual import compiled
@@ -151,6 +153,28 @@ def same(name: str, *args: np.ndarray, **scalars: int) -> None:
                 returned = np.frombuffer(str(error).encode(), np.uint8)
         ends.append([b"" if x is None else x.tobytes() for x in (returned, *given)])
     assert ends[0] == ends[1], name
+
+
+def test_a_kernel_whose_python_was_changed_is_judged_as_it_stands(
+    forgotten: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Else a gate of a change to a kernel would run what the kernel was before."""
+    monkeypatch.delenv(compiled.COMPILED_VARIABLE, raising=False)
+    shutil.copytree(Path(racegate_kernels.__path__[0]), tmp_path / "kernels")
+    monkeypatch.setattr(racegate_kernels, "__path__", [str(tmp_path / "kernels")])
+    assert compiled.host_backend() is not EAGER
+    compiled._loaded.cache_clear()
+    kernel = tmp_path / "kernels" / "linear.py"
+    kernel.write_text(kernel.read_text().replace("bias", "bias_", 1))
+    assert compiled.host_backend() is EAGER
+    assert "was changed" in compiled.why_eager()
+
+
+def test_the_kernels_in_c_are_of_the_python_that_is_here() -> None:
+    """If this fails, a kernel's Python was changed: compare the twins (tests/kernels and this file
+    with the digest below), and write it into WRITTEN_AFTER.
+    """
+    assert compiled.sources_digest() == compiled.WRITTEN_AFTER
 
 
 def test_without_a_compiler_the_eager_twins_do_the_work(

@@ -78,6 +78,9 @@ COMMANDS = {
     "adapter": LazyCommand(
         CommandKind.JUDGE, "foreign.adapter", "Judge an engine of your own, through its adapter."
     ),
+    "kernels": LazyCommand(
+        CommandKind.JUDGE, "foreign.kernels", "Judge the Triton kernels that a test launches."
+    ),
     "gate": LazyCommand(
         CommandKind.JUDGE, "gate", "Run every scenario on the virtual device through all oracles."
     ),

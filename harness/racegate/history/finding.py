@@ -203,6 +203,23 @@ class Race(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+class KernelTotal(msgspec.Struct, frozen=True, kw_only=True):
+    """The launches of one Triton kernel in a run, looked at from inside.
+
+    name: of the kernel; file, line: where its function stands
+    launches: how many were judged; programs: of all of them, those that touched memory
+    findings: pairs of lines that race; untold: pairs of lines whose order cannot be told
+    """
+
+    name: str
+    file: str
+    line: int
+    launches: int
+    programs: int
+    findings: int
+    untold: int
+
+
 class Cause(msgspec.Struct, frozen=True, kw_only=True):
     """One missing edge. edge: in words; signatures: of the races that it orders, at least one"""
 
@@ -241,6 +258,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     verdict: what a search came to for this finding alone, null without one
     holds: the smallest ones under which it does harm, as text
     race: of a program or a release, the two places with their stacks
+    rank: whose value differs, of an engine of several
     """
 
     kind: FindingKind
@@ -261,6 +279,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     verdict: Verdict | None = None
     holds: tuple[str, ...] = ()
     race: Race | None = None
+    rank: int | None = None
 
     @property
     def cause(self) -> str:

@@ -39,7 +39,8 @@ from racegate.interpose.forkserver import JobServer
 from racegate.interpose.gpu.forward import ForwardLibrary
 from racegate.interpose.gpu.install import GpuDevice
 from racegate.interpose.gpus import GPUS, VIRTUAL_GPU, GpuFacts, facts_seen
-from racegate.interpose.kernels.interpreted.programs import LaunchConflicts, ProgramRace
+from racegate.interpose.kernels.interpreted.accesses import LaunchJudged
+from racegate.interpose.kernels.interpreted.programs import LaunchConflicts
 from racegate.interpose.kernels.memo import Memo
 from racegate.interpose.other_sources import PlaceWatch, read_instead
 from racegate.interpose.outcome import DEVICE, CompileMode, DeviceKind, Ending, Job, Outcome, Plan
@@ -109,8 +110,7 @@ class Child:
         else:
             library = Library(path)
             self.session = self._session_on(library, listener)
-            on_race = self._name_programs
-            self.installed = install(library, self.session, self.refuse, memo, on_race)
+            self.installed = install(library, self.session, self.refuse, memo, self._note_launch)
         self._kind = kind
         self._name_buffer = name_buffer
         self._result = Path()
@@ -239,6 +239,7 @@ class Child:
             imported=imported_from(self._path) if self._path else 0,
             places=self._places.seen(),
             waits=session.recorder.prices,
+            kernels=self._in_launches.kernels(),
         )
         data = msgspec.json.encode(outcome)
         if self._kept_open is None:
@@ -294,10 +295,9 @@ class Child:
         allocated = freed if reused_at is not None else session.origins.allocated(conflict.low)
         self._named[id(conflict)] = NamedConflict(conflict, name, reused_at, allocated)
 
-    def _name_programs(self, kernel: str, race: ProgramRace) -> None:
-        """Two programs of a launch race."""
-        name = self._buffer(race.low, race.high)
-        self._in_launches.add(kernel, race, stack=self.session.stack(), buffer=name)
+    def _note_launch(self, launch: LaunchJudged) -> None:
+        names = [self._buffer(race.low, race.high) for race in launch.races]
+        self._in_launches.add(launch, stack=self.session.stack() if names else (), buffers=names)
 
 
 def run_program(child: Child, argv: list[str], path: str = "") -> int:

@@ -8,7 +8,7 @@ from itertools import zip_longest
 
 import msgspec
 
-from racegate.history.finding import Race
+from racegate.history.finding import KernelTotal, Race
 from racegate.history.schedule import AccessPlace, Holds
 from racegate.interpose.gpus import GpuFacts
 from racegate.interpose.ranks.group.findings import RankFinding
@@ -161,6 +161,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     imported: modules that came from the folder of its job
     places: what was in scope where a run with other sources asked, by the key it asked with
     waits: of a run with other sources, what each wait cost, by its `file:line`
+    kernels: the Triton kernels that it launched, in the order of their first launch
     """
 
     ending: Ending
@@ -182,6 +183,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     imported: int = 0
     places: dict[str, PlaceSeen] = {}
     waits: dict[str, WaitTotal] = {}
+    kernels: tuple[KernelTotal, ...] = ()
 
     @property
     def seen(self) -> tuple[object, ...]:

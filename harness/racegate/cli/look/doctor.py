@@ -72,7 +72,7 @@ def _kernels() -> Checkup:
         subject="exact kernels",
         health=Health.ABSENT if reason else Health.OK,
         said=f"in Python, which is slower: {reason}" if reason else "in C",
-        advice=f"a C compiler, and no {COMPILED_VARIABLE}=0" if reason else "",
+        advice=f"a C compiler, no {COMPILED_VARIABLE}=0, kernels as they came" if reason else "",
     )
 
 

@@ -56,7 +56,7 @@ static result_t put(int kind, const void *send, void *receive, size_t count, int
     }
     operations[operation_count++] = (struct operation){
         (uint64_t)kind, (uintptr_t)send, (uintptr_t)receive, count, (uint64_t)type, (uint64_t)reduction, (uint64_t)root,
-        comm->id, comm->rank, (uintptr_t)stream
+        comm->id, comm->rank, vg_stream((uintptr_t)stream)
     };
     return depth ? OK : flush();
 }
