@@ -9,21 +9,17 @@ Mutants that cannot be edited in a started engine are in no figure. Writes a pag
 from __future__ import annotations
 
 import argparse
+import tomllib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import msgspec
 
-from racegate.measure.evaluation.source.kept import lines_of
-from racegate.measure.evaluation.source.results import (
-    SourceFate,
-    SourceResult,
-    load_equivalents,
-    score_of,
-)
-
+Looks = tuple[str, str, str, str]  # file, scope, before, after: what a mutant is known by
 HERE = Path(__file__).parent
+# By the first word of how a mutant was noticed.
+WORDS = {"CHANGED": "a changed value", "NEW": "a new conflict", "no": "no end"}
 PAGE = """\
 # Mutants of vLLM 0.33.0 v1 none, of a seed that nobody had looked at
 
@@ -51,6 +47,24 @@ for the drafter's hidden states, which this run did not look at.
 """
 
 
+class JudgedMutant(msgspec.Struct, frozen=True):
+    """What a line of the file says of a mutant. how: it was noticed"""
+
+    key: str
+    file: str
+    scope: str
+    line: int
+    before: str
+    after: str
+    fate: str
+    how: str = ""
+
+    @property
+    def looks(self) -> Looks:
+        """What entries of the lists know it by."""
+        return (self.file, self.scope, self.before, self.after)
+
+
 def main() -> None:
     """Reads the file and writes the page."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -58,67 +72,52 @@ def main() -> None:
     parser.add_argument("--sample", type=int, default=150)
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
-    known = {one.key: one for _, one in lines_of(given.file, SourceResult)}
-    judged = [one for one in known.values() if one.fate is not SourceFate.UNREACHED]
-    reasons = _reasons(HERE / "equivalent.toml")
-    found = [_with_reason(one, reasons) for one in judged]
-    unedited = len(known) - len(judged)
-    text = page(found, given, unedited, _reasons(HERE / "missing.toml"))
-    given.file.with_suffix(".md").write_text(text)
+    lines = given.file.read_bytes().splitlines()
+    found = [msgspec.json.decode(line, type=tuple[str, JudgedMutant])[1] for line in lines]
+    known = {one.key: one for one in found}  # the last line of a mutant counts
+    given.file.with_suffix(".md").write_text(page(list(known.values()), given))
 
 
-def _reasons(path: Path) -> dict[tuple[str, str, str, str], str]:
-    """Of the entries of a file, by what they look like."""
-    entries = load_equivalents(path).entries
-    return {(one.file, one.scope, one.before, one.after): one.reason for one in entries}
+def _reasons(path: Path) -> dict[Looks, str]:
+    """Of the entries of a file."""
+    entries = tomllib.loads(path.read_text())["equivalent"]
+    return {
+        (one["file"], one["scope"], one["before"], one["after"]): one["reason"] for one in entries
+    }
 
 
-def _looks(one: SourceResult) -> tuple[str, str, str, str]:
-    return (one.file, one.scope, one.before, one.after)
-
-
-def _with_reason(one: SourceResult, reasons: dict[tuple[str, str, str, str], str]) -> SourceResult:
-    """The result, as equivalent if it survived and somebody says why."""
-    reason = reasons.get(_looks(one), "")
-    if one.fate is not SourceFate.SURVIVED or not reason:
-        return one
-    return msgspec.structs.replace(one, fate=SourceFate.EQUIVALENT, reason=reason)
-
-
-def page(
-    found: Sequence[SourceResult],
-    given: argparse.Namespace,
-    unedited: int,
-    missing: dict[tuple[str, str, str, str], str],
-) -> str:
-    """The page. missing: what would notice a survivor, by what it looks like"""
-    score = score_of(found)
-    missed = [one for one in found if one.fate is SourceFate.SURVIVED]
-    lacks = Counter(missing[_looks(one)].partition(":")[0] for one in missed)
-    matter = score.mutants - score.equivalent
+def page(found: Sequence[JudgedMutant], given: argparse.Namespace) -> str:
+    """The page."""
+    equivalents, missing = (_reasons(HERE / f"{name}.toml") for name in ("equivalent", "missing"))
+    judged = [one for one in found if one.fate != "unreached"]
+    survived = [one for one in judged if one.fate == "survived"]
+    missed = [one for one in survived if one.looks not in equivalents]
+    killed = [one for one in judged if one.fate == "killed"]
+    lacks = Counter(missing[one.looks].partition(":")[0] for one in missed)
+    matter = len(killed) + len(missed)
     shown = matter - lacks["configuration"]
-    by = Counter(one.how.partition(" ")[0] or "no end" for one in found if one.how)
+    by = Counter(one.how.partition(" ")[0] for one in killed)
     rows = sorted(missed, key=lambda one: (one.file, one.line))
     return PAGE.format(
         sample=given.sample,
         seed=given.seed,
         file=given.file,
         command=f"python reports/vllm/kept_mutants.py {given.file} --seed {given.seed}",
-        tried=score.mutants,
-        killed=score.killed,
+        tried=len(judged),
+        killed=len(killed),
         matter=matter,
-        score=100 * score.killed / matter,
-        equivalent=score.equivalent,
-        unedited=unedited,
+        score=100 * len(killed) / matter,
+        equivalent=len(survived) - len(missed),
+        unedited=len(found) - len(judged),
         lacks=", ".join(f"{what} ({count})" for what, count in sorted(lacks.items())),
         shown=shown,
-        shown_score=100 * score.killed / shown,
-        by="\n".join(f"| {what} | {count} |" for what, count in by.most_common()),
-        missed="\n".join(_row(one, missing[_looks(one)]) for one in rows),
+        shown_score=100 * len(killed) / shown,
+        by="\n".join(f"| {WORDS[what]} | {count} |" for what, count in by.most_common()),
+        missed="\n".join(_row(one, missing[one.looks]) for one in rows),
     )
 
 
-def _row(one: SourceResult, reason: str) -> str:
+def _row(one: JudgedMutant, reason: str) -> str:
     cells: Iterable[str] = (f"`{one.file}:{one.line}` {one.scope}", one.before, one.after, reason)
     escaped = (
         cell.replace("|", "&#124;").replace("<", "&#60;").replace("[", "&#91;") for cell in cells
