@@ -96,8 +96,9 @@ def export_test(device: DeviceServer, program: Program, race_of: str, holds: Hol
     held = LatchPlaces(script, race, texts, probed.outcome.places).edge(script)
     control = texts.changed([held])[0][script]
     turns = _turns(trials, control, script, holds[0], race)
-    repaired = texts.changed([*repairing_edges(trials), held])[0]
-    fixed = plain_source(repaired[script]) if set(repaired) == {script} else None
+    edges = repairing_edges(trials)
+    repaired = texts.changed([*edges, held])[0]
+    fixed = plain_source(repaired[script]) if edges and set(repaired) == {script} else None
     return _module(race, plain_source(control), fixed, turns)
 
 
