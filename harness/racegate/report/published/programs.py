@@ -86,7 +86,7 @@ def upstream_page(
             ("second", race.second, _stack(race.second)),
         ],
         found=found,
-        changes=[part for line in found.changes for part in textwrap.wrap(line, CODE_COLUMNS)],
+        changes=[part for line in found.changes for part in _code(line)],
         repair=found.repair,
         command=command,
         test=test,
@@ -94,6 +94,10 @@ def upstream_page(
 
 
 def _stack(side: Side) -> list[str]:
-    return [
-        f"{from_here(path_of(file))}:{line} in {function}" for file, line, function in side.frames
-    ]
+    frames = [f"{from_here(path_of(file))}:{line} in {name}" for file, line, name in side.frames]
+    return [part for frame in frames for part in _code(frame)]
+
+
+def _code(line: str) -> list[str]:
+    """A line of a block of code, in parts that fit a page."""
+    return textwrap.wrap(line, CODE_COLUMNS, subsequent_indent="  ")

@@ -36,7 +36,7 @@ class UpstreamMaterial(msgspec.Struct, frozen=True, kw_only=True):
 
     race: the two accesses with their stacks; holds: under which it does harm
     changes: what is then observed, or how the program then ends, in words
-    repair: of the race and all of its cause, or why none; test: the plain one
+    repair: of all conflicts of the program, or why none; test: the plain one
     torch_version: of this run
     """
 
@@ -68,9 +68,7 @@ def upstream_material(
         race=race,
         holds=witness.holds,
         changes=changes,
-        repair=repair_program(
-            device, program, wanted=witness.signature, holds=holds, runs_max=runs_max
-        ),
+        repair=repair_program(device, program, holds=holds, runs_max=runs_max),
         test=_tested(device, program, witness),
         torch_version=shown.base.torch_version,
     )
