@@ -19,6 +19,7 @@ import msgspec
 import torch
 
 from racegate.interpose.device.calls import Calls
+from racegate.interpose.device.copies import RemadeWork
 from racegate.interpose.device.library import CallKind, Library
 from racegate.interpose.device.session import Session
 from racegate.interpose.ranks import works
@@ -103,6 +104,7 @@ class Rank:
         self._numbers: Counter[tuple[int, tuple[int, int], bool]] = Counter()
         self._streams: set[int] = set()
         self._nodes = 0
+        self._capture_of: Callable[[int], int] = int
         self._dismissed = _thread.allocate_lock()
         self._dismissed.acquire()
 
@@ -125,6 +127,7 @@ class Rank:
         how many there are
         """
         library.set_gpus(gpus)
+        self._capture_of = library.capture_of
         torch.set_num_threads(1)  # as torchrun does: ranks share the cores
         recorder = self._session.recorder
         calls.join_ranks(self.answer)
@@ -138,9 +141,7 @@ class Rank:
 
     def answer(self, kind: int, a: int, b: int, c: int, d: int, name: bytes) -> int:
         """A call of the virtual NCCL."""
-        if kind == CallKind.NCCL and self._session.graphs.capturing:
-            self._refuse("a collective while a CUDA graph is captured")
-        elif kind == CallKind.NCCL:
+        if kind == CallKind.NCCL:
             self._issue(self._operations(a, b))
         elif kind == CallKind.NCCL_JOIN:
             self._sizes[a] = c
@@ -172,10 +173,16 @@ class Rank:
         writes = merged([one for operation in operations for one in operation.writes])
         for low, high in writes:
             session.guards.lift(low, high)
-        self._nodes += 1
         self._streams.add(stream)
-        work = GroupWork(self._nodes, tuple(operations))
-        session.issue(kind if len(operations) == 1 else GROUP, stream, reads, writes, work)
+        kind = kind if len(operations) == 1 else GROUP
+
+        def make() -> GroupWork:
+            self._nodes += 1
+            return GroupWork(self._nodes, tuple(operations))
+
+        capture = self._capture_of(stream) if session.graphs.capturing else 0
+        if not session.graphs.add(capture, kind, stream, reads, writes, RemadeWork(make)):
+            session.issue(kind, stream, reads, writes, make())
 
     def _join(self, join: JoinMessage, *, waits: bool) -> None:
         """The host waits until all ranks have come, as it does in NCCL."""
