@@ -19,7 +19,7 @@ from racegate.engine.parts import EngineParts
 from racegate.engine.rows.parts import RowParts
 from racegate.engine.scheduling.parts import SchedulingParts
 from racegate.engine.slots.parts import SlotParts
-from racegate.faults.mutations import MutatedDevice, Mutation
+from racegate.faults.mutations import AddedEdge, ExtendedDevice, MutatedDevice, Mutation
 from racegate.scenario.settings import CacheMode
 from racegate_kernels.backend import Backend, Kernel
 
@@ -41,7 +41,7 @@ class Need(StrEnum):
     """What a fault needs of the engine. X is also any writer beside the compute stream.
 
     H: recurrent layers beside attention; S: speculation; G: captured graphs; P: prefix caching
-    X: a second stream
+    X: a second stream; R: several ranks
     """
 
     HYBRID = "H"
@@ -49,6 +49,7 @@ class Need(StrEnum):
     GRAPHS = "G"
     PREFIX_CACHE = "P"
     SECOND_STREAM = "X"
+    RANKS = "R"
 
 
 def the_parts(
@@ -71,13 +72,16 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     """One seeded defect.
 
     number: of its cause in docs/faults.md; 0 for a variant that belongs to none
-    origin: public issues; expect: the observable expected to differ first, as boundary.field
+    origin: public issues; expect: the observable expected to differ first, as boundary.field, or
+        `collectives`, where ranks issue different ones
     note: what is peculiar to it in this engine, such as why that field is the first
     scenarios: scenarios of the gate that show it, the smallest first
     holds: for an ordering fault, scenario -> the holds under which the wrong value appears there
     drops: names of edges that the device ignores; moved: an edge that it keeps at a wrong place
+    added: edges that it keeps beside those of the engine, to try a repair
     parts: the engine parts with the defect, by cache mode
     kernels: kernel name -> its defective variant, made from the correct kernels
+    ranks: those whose parts have the defect; none stands for all
     """
 
     name: str
@@ -92,14 +96,20 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     holds: dict[str, tuple[str, ...]] = {}
     drops: frozenset[str] = frozenset()
     moved: Mutation | None = None
+    added: tuple[AddedEdge, ...] = ()
     parts: Callable[[CacheMode], EngineParts] = the_parts()
     kernels: Mapping[str, Callable[[Backend], Kernel]] = {}
+    ranks: frozenset[int] = frozenset()
+
+    def parts_of(self, cache_mode: CacheMode, *, rank: int) -> EngineParts:
+        """The parts of a rank's engine."""
+        return self.parts(cache_mode) if not self.ranks or rank in self.ranks else _CORRECT
 
     def device(self, device: Device) -> Device:
         """The device as the engine sees it."""
-        if self.moved is None:
-            return device
-        return cast(Device, MutatedDevice(device, self.moved))  # it passes on what it lacks
+        if self.moved is not None:
+            device = cast(Device, MutatedDevice(device, self.moved))  # it passes on what it lacks
+        return cast(Device, ExtendedDevice(device, self.added)) if self.added else device
 
     def backend(self, correct: Backend) -> Backend:
         """The kernels, one of them exchanged."""
