@@ -186,10 +186,21 @@ def _validate_layout(scenario: OwnScenario, require: Require) -> None:
 
 
 def _validate_ranks(scenario: OwnScenario, require: Require) -> None:
-    """Every rank has as much of what layers consist of, or all of it."""
     model, ranks = scenario.model, scenario.engine.ranks
     if ranks == 1:
         return
+    for name, count in not_spread(model, ranks).items():
+        reason = f"{count} cannot be spread over {ranks} ranks: give a multiple of that"
+        require(False, f"$.model.{name}", reason)
+    require(
+        scenario.engine.graph_mode is GraphMode.EAGER,
+        "$.engine.graph_mode",
+        "must be eager with several ranks: collectives are not captured",
+    )
+
+
+def not_spread(model: ModelSpec, ranks: int) -> dict[str, int]:
+    """What a model has a number of that ranks cannot share out evenly, by the name of its key."""
     counts = {
         "heads": model.heads,
         "mlp_size": model.mlp_size,
@@ -201,17 +212,11 @@ def _validate_ranks(scenario: OwnScenario, require: Require) -> None:
     common = {"kv_heads", "key_heads"}
     if ModelPart.GATED_NORM not in model.parts:
         common.add("groups")
-    for name, count in counts.items():
-        require(
-            count % ranks == 0 or (count == 1 and name in common),
-            f"$.model.{name}",
-            f"{count} cannot be spread over {ranks} ranks: give a multiple of that",
-        )
-    require(
-        scenario.engine.graph_mode is GraphMode.EAGER,
-        "$.engine.graph_mode",
-        "must be eager with several ranks: collectives are not captured",
-    )
+    return {
+        name: count
+        for name, count in counts.items()
+        if count % ranks and not (count == 1 and name in common)
+    }
 
 
 def _validate_size(scenario: OwnScenario, require: Require) -> None:
