@@ -23,7 +23,7 @@ from racegate.history.run import EngineResult
 from racegate.scenario.spec import OwnScenario
 
 
-class Stepping(Protocol):
+class EngineRun(Protocol):
     """What goes on step by step."""
 
     @property
@@ -40,7 +40,7 @@ class Stepping(Protocol):
         ...
 
 
-def run_to_end(engine: Stepping, *, steps_max: int) -> EngineResult:
+def run_to_end(engine: EngineRun, *, steps_max: int) -> EngineResult:
     """Step by step, until it is done or so many were made."""
     steps = 0
     while steps < steps_max and not engine.is_done:

@@ -32,9 +32,9 @@ from racegate.scenario.settings import (
     Planning,
     StateLife,
     Zeroing,
+    not_spread,
 )
 from racegate.scenario.spec import OwnScenario, Request
-from racegate.scenario.validation import not_spread
 
 STEPS_MAX = 400
 PUBLISHED_STEPS = 3  # by then the first chunk of a prompt has been processed

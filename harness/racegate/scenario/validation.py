@@ -16,8 +16,8 @@ from racegate.scenario.settings import (
     EngineSpec,
     GraphMode,
     Layout,
-    ModelPart,
     ModelSpec,
+    not_spread,
 )
 from racegate.scenario.spec import (
     DRAFT_LEN_MAX,
@@ -197,26 +197,6 @@ def _validate_ranks(scenario: OwnScenario, require: Require) -> None:
         "$.engine.graph_mode",
         "must be eager with several ranks: collectives are not captured",
     )
-
-
-def not_spread(model: ModelSpec, ranks: int) -> dict[str, int]:
-    """What a model has a number of that ranks cannot share out evenly, by the name of its key."""
-    counts = {
-        "heads": model.heads,
-        "mlp_size": model.mlp_size,
-        "kv_heads": model.kv_head_count,
-        "key_heads": model.key_head_count,
-        "groups": model.groups,
-    }
-    # One of these all ranks have; a norm over one group would need the values of all.
-    common = {"kv_heads", "key_heads"}
-    if ModelPart.GATED_NORM not in model.parts:
-        common.add("groups")
-    return {
-        name: count
-        for name, count in counts.items()
-        if count % ranks and not (count == 1 and name in common)
-    }
 
 
 def _validate_size(scenario: OwnScenario, require: Require) -> None:
