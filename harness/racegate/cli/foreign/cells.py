@@ -15,6 +15,7 @@ from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.wire import (
     DRAFTS_USUAL,
     DraftMode,
+    GraphMode,
     LayerMode,
     ModelRunner,
     ProposerKind,
@@ -48,6 +49,9 @@ def vllm_cell(
     draft_mode: Annotated[
         DraftMode, typer.Option("--draft-mode", help="Which drafts of sampled requests.")
     ] = DraftMode.GREEDY,
+    graphs: Annotated[
+        GraphMode, typer.Option("--graphs", help="Captured before the first step.")
+    ] = GraphMode.NONE,
     layers: Annotated[LayerMode, typer.Option("--layers", help="Of the model.")] = LayerMode.HYBRID,
 ) -> Cell:
     """The options that say which vLLM is judged."""
@@ -60,6 +64,7 @@ def vllm_cell(
         drafts=drafts,
         drafter=drafter,
         draft_mode=draft_mode,
+        graphs=graphs,
         layers=layers,
     )
 

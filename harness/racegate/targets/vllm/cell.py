@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 import msgspec
 
@@ -16,6 +17,7 @@ from racegate.targets.vllm.wire import (
     TEMPERATURE_MAX,
     TOKENS_MAX,
     DraftMode,
+    GraphMode,
     LayerMode,
     ModelRunner,
     ProposerKind,
@@ -40,6 +42,7 @@ _NAMED = {
     "drafts": ("--drafts", "drafts-"),
     "drafter": ("--drafter", ""),
     "draft_mode": ("--draft-mode", ""),
+    "graphs": ("--graphs", "graphs-"),
     "layers": ("--layers", ""),
 }
 
@@ -48,7 +51,7 @@ class Cell(EngineCell, frozen=True, kw_only=True, tag="vllm", tag_field="of"):
     """A release of vLLM with one of its runners. fidelity: whether its model computes
 
     drafts: that a request has in a step at most, 0 for no speculation; drafter, draft_mode: what
-    proposes them, and how; layers: of the model
+    proposes them, and how; graphs: what is captured; layers: of the model
     """
 
     runner: ModelRunner
@@ -57,6 +60,7 @@ class Cell(EngineCell, frozen=True, kw_only=True, tag="vllm", tag_field="of"):
     drafts: int = DRAFTS_USUAL
     drafter: ProposerKind = ProposerKind.MTP
     draft_mode: DraftMode = DraftMode.GREEDY
+    graphs: GraphMode = GraphMode.NONE
     layers: LayerMode = LayerMode.HYBRID
 
     @property
@@ -88,8 +92,10 @@ class Cell(EngineCell, frozen=True, kw_only=True, tag="vllm", tag_field="of"):
 
     def impossible(self, scenario: Scenario) -> dict[str, str]:
         most = max((max(r.accepts) for r in scenario.requests), default=0)
+        finds = self.drafter is not ProposerKind.NGRAM or repeats(scenario)
         rules = (
             (not self.drafts, _OF_DRAFTS, "there are no drafts"),
+            (not finds, _OF_DRAFTS, "no text in it repeats"),
             (most <= self.drafts, ("full_accepts",), f"no request accepts {self.drafts} drafts"),
             (self.runner is ModelRunner.V2, _MOVES, "runner V2 leaves requests in their rows"),
             (self.layers is LayerMode.ATTENTION, _OF_STATES, "there are no recurrent layers"),
@@ -120,8 +126,10 @@ class Cell(EngineCell, frozen=True, kw_only=True, tag="vllm", tag_field="of"):
         if expect.drawn_drafts and not is_drawn:
             return "it needs drafts that are drawn: --draft-mode probabilistic"
         is_timed = expect.rejections and (expect.reorder_moves or expect.preemptions)
-        if is_timed and not self.drafts:
+        if is_timed and "rejections" in self.impossible(scenario):
             return "what happens in it is timed by drafts, and there are none"
+        if (expect.graph_replays or expect.padded_rows) and self.graphs is GraphMode.NONE:
+            return "it needs captured graphs: --graphs full"
         if free is not None and self.layers is LayerMode.ATTENTION:
             return "its pool is counted for recurrent layers"
         if free is not None and expect.preemptions:
@@ -141,6 +149,14 @@ class Cell(EngineCell, frozen=True, kw_only=True, tag="vllm", tag_field="of"):
         if self.fidelity is Fidelity.HOLLOW or not asks:
             return ""
         return f"request {asks[0]} is sampled, or has a grammar: --fidelity hollow"
+
+
+def repeats(scenario: Scenario) -> bool:
+    """Whether a prompt has two tokens that follow each other as in what is said behind it, so that
+    they may be looked up there.
+    """
+    pairs = (pair for request in scenario.requests for pair in pairwise(request.prompt))
+    return any((second - first) % sum(STEPS) == STEPS[0] for first, second in pairs)
 
 
 def cannot_run(scenario: Scenario) -> str:

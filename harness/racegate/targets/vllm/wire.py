@@ -47,6 +47,17 @@ class DraftMode(StrEnum):
     PROBABILISTIC = "probabilistic"
 
 
+class GraphMode(StrEnum):
+    """What is captured as CUDA graphs when the engine starts. FULL: steps in which all decode
+
+    PIECEWISE: every model's forward pass but for attention, which is not run here
+    """
+
+    NONE = "none"
+    FULL = "full"
+    PIECEWISE = "piecewise"
+
+
 class StateMode(StrEnum):
     """vLLM's `mamba_cache_mode`: how recurrent states are kept for prefixes."""
 

@@ -27,9 +27,11 @@ from racegate.targets.vllm.inside.conditions import (
     watch_conditions,
     watch_penalties,
 )
+from racegate.targets.vllm.inside.graphs import asked_graphs, watch_replays
 from racegate.targets.vllm.inside.hollow import Hollow
 from racegate.targets.vllm.inside.layers import watch_layers
 from racegate.targets.vllm.inside.model import VOCAB, Script, config
+from racegate.targets.vllm.inside.ngrams import NgramScript
 from racegate.targets.vllm.inside.sampling import watch_sampling
 from racegate.targets.vllm.inside.truth.compare import Truth
 from racegate.targets.vllm.inside.watch import (
@@ -52,6 +54,7 @@ from racegate.targets.vllm.wire import (
     NGRAM_MAX,
     NGRAM_MIN,
     DraftMode,
+    GraphMode,
     LayerMode,
     ModelRunner,
     ProposerKind,
@@ -75,7 +78,7 @@ def start(folder: Path, asked: Cell) -> Any:
         "load_format": "dummy",
         "skip_tokenizer_init": True,
         "speculative_config": _speculation(asked) if asked.drafts else None,
-        "enforce_eager": True,
+        "enforce_eager": asked.graphs is GraphMode.NONE,
         "max_model_len": 512,
         "max_num_seqs": 4,
         "max_num_batched_tokens": 256,
@@ -86,7 +89,7 @@ def start(folder: Path, asked: Cell) -> Any:
         "async_scheduling": True,
         "attention_backend": "TRITON_ATTN",
         "gdn_prefill_backend": "triton",
-        "compilation_config": {"custom_ops": ["none"]},
+        "compilation_config": {"custom_ops": ["none"], **asked_graphs(asked.graphs)},
         "kernel_config": _kernels(),
     }
     given = {k: v for k, v in arguments.items() if k in known and v is not None}
@@ -166,7 +169,8 @@ class Driver:
         cache = engine.vllm_config.cache_config
         moves = getattr(cache, "mamba_cache_mode", StateMode.NONE) != StateMode.NONE
         self.groups, numbers = groups_of(scheduler, moves=moves)
-        self._draft_len, self._draft_mode = asked.drafts, asked.draft_mode
+        self._draft_len = asked.drafts
+        self._asked = asked
         self.watch = RunnerWatch(
             session,
             state_block=state_block_of(scheduler),
@@ -179,22 +183,26 @@ class Driver:
         self._prompts: dict[str, int] = {}
         session.listener.name_buffers(named_buffers(self.runner, plants.PACKAGE))
         self._computed: Computed | None = None
-        self._replace_models(session, asked.fidelity)
+        self._replace_models(session, asked)
         self._watch()
 
-    def _replace_models(self, session: EngineSession, fidelity: Fidelity) -> None:
+    def _replace_models(self, session: EngineSession, asked: Cell) -> None:
         hidden = self.runner.model_config.get_hidden_size()
         hollow = Hollow(session, self.watch, hidden_size=hidden, vocab=VOCAB)
-        if fidelity is Fidelity.FULL:
+        if asked.fidelity is Fidelity.FULL:
             give_weights(self.runner.model)
             self._computed = Computed(self.runner.model)
         else:
-            hollow.replace(
-                self.runner.model, lambda *given: self.script.target(*given), name="model"
-            )
-        if self._draft_len:
+            model = self.runner.get_model()
+            hollow.replace(model, lambda *given: self.script.target(*given), name="model")
+        if self._draft_len and asked.drafter is not ProposerKind.NGRAM:
             drafter = getattr(self.runner, "drafter", None) or self.runner.speculator
-            hollow.replace(drafter.model, lambda *given: self.script.draft(*given), name="drafter")
+            model = getattr(drafter.model, "unwrap", lambda: drafter.model)()
+            hollow.replace(model, lambda *given: self.script.draft(*given), name="drafter")
+
+        if asked.graphs is not GraphMode.NONE:
+            self.runner.capture_model()
+            watch_replays(self.watch, self.runner, hollow)
 
     @property
     def script(self) -> Script:
@@ -206,7 +214,8 @@ class Driver:
         execute = runner.execute_model
 
         def execute_model(scheduled: Any, *args: Any, **kwargs: Any) -> Any:
-            if scheduled.total_num_scheduled_tokens:
+            watch.tokens = scheduled.total_num_scheduled_tokens
+            if watch.tokens:
                 watch.begin_step()
             scheduled.racegate_step = watch.step
             watch_choice(watch, self._core.scheduler, scheduled)
@@ -315,13 +324,18 @@ class Driver:
         self, scenario: Scenario, plain: dict[str, tuple[int, ...]], *, lies: bool
     ) -> Script:
         device = "cuda" if self._session.kind is DeviceKind.CUDA else "cpu"
+        asked = self._asked
+        if asked.drafter is ProposerKind.NGRAM and asked.drafts:
+            return NgramScript(
+                scenario, draft_len=asked.drafts, runner=asked.runner, lies=lies, device=device
+            )
         if self._computed is None:
             return Script(
                 scenario,
                 draft_len=self._draft_len,
                 lies=lies,
                 device=device,
-                draft_mode=self._draft_mode,
+                draft_mode=asked.draft_mode,
             )
         self._computed.begin(lies=lies)
         return Known(scenario, plain, draft_len=self._draft_len, device=device)

@@ -29,6 +29,7 @@ class Hollow:
         self._watch = watch
         self._hidden_size = hidden_size
         self._vocab = vocab
+        self.forwards = 0  # that the host ran, not those inside of a graph that is replayed
 
     def replace(self, model: Any, says: Says, *, name: str) -> None:
         """model: a module of vLLM, whose weights and states stay unused; name: of it, for what is
@@ -37,12 +38,18 @@ class Hollow:
         model.forward = partial(self._forward, f"inputs of the {name}")
         model.compute_logits = lambda hidden, *args, **kwargs: self._logits(hidden, says)
 
-    def _forward(
-        self, name: str, input_ids: Any = None, positions: Any = None, *args: Any, **kwargs: Any
-    ) -> Tensor:
+    def observe(self, name: str, input_ids: Tensor, positions: Tensor) -> None:
+        """What a model is given, and its context. name: of the observation"""
         self._watch.inner_on_device(name, {"tokens": input_ids, "positions": positions})
         slots, known = context_of_forward()
         self._watch.inner_on_device(f"context of {name}", slots, **known)
+
+    def _forward(
+        self, name: str, input_ids: Any = None, positions: Any = None, *args: Any, **kwargs: Any
+    ) -> Tensor:
+        self.forwards += 1
+        if not torch.cuda.is_current_stream_capturing():
+            self.observe(name, input_ids, positions)
         count = positions.shape[-1]
         hidden = torch.empty((count, self._hidden_size), device="cuda")
 
@@ -72,8 +79,10 @@ def context_of_forward() -> tuple[dict[str, Tensor], dict[str, object]]:
     """What vLLM's forward context has for layers: the slots of each, as far as a release gives them
     there; which layers have metadata, and the batch that a captured graph is chosen by.
     """
-    from vllm.forward_context import get_forward_context
+    from vllm.forward_context import get_forward_context, is_forward_context_available
 
+    if not is_forward_context_available():
+        return {}, {}
     context = get_forward_context()
     slots = getattr(context, "slot_mapping", None)
     metadata = getattr(context, "attn_metadata", None)

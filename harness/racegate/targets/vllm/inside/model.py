@@ -152,6 +152,10 @@ class Script:
             return (said,)
         return (said, int(_token(owner, place + (place not in self._wrong_places[owner]))))
 
+    def looked_up(self, index: int, known: int) -> tuple[int | None, ...] | None:
+        """Drafts of a request that has so many tokens; None: a model says them."""
+        return None
+
     def target(self, token: Tensor, position: Tensor) -> Tensor:
         """The tokens behind these. token, position: int64 [n]; so is what is returned"""
         return _token(token // WIDTH, position + (2 if self._lies else 1))

@@ -83,8 +83,9 @@ class Host:
         self._session = self._child.session
         self._session.begin(Queue(), is_recording=False)
         enter(self._child.installed, self._child.refuse)
-        device = EngineSession(self._session, self._listener, kind)
-        self._kept = standins.prepare(device, runner=runner)
+        capture_of = self._child.installed.library.capture_of
+        device = EngineSession(self._session, self._listener, kind, capture_of)
+        self._kept = standins.prepare(device, asked)
         standins.use_cuda_platform()
         standins.fit_engine()
         engine = start(folder, asked)

@@ -52,6 +52,7 @@ class RunnerWatch(Watch):
         super().begin()
         self.has_grammars, self.drawn = has_grammars, drawn
         self.accepted: dict[int, dict[str, int]] = {}
+        self.tokens = 0  # that the scheduler chose for the step
         self.plant = plant
 
     def group_of(self, builder: Any) -> dict[str, int]:
