@@ -18,6 +18,7 @@ from racegate.targets.vllm.wire import (
     GraphMode,
     LayerMode,
     ModelRunner,
+    PositionMode,
     ProposerKind,
     StateMode,
 )
@@ -53,6 +54,9 @@ def vllm_cell(
         GraphMode, typer.Option("--graphs", help="Captured before the first step.")
     ] = GraphMode.NONE,
     layers: Annotated[LayerMode, typer.Option("--layers", help="Of the model.")] = LayerMode.HYBRID,
+    positions: Annotated[
+        PositionMode, typer.Option("--positions", help="Of the model; mrope: three numbers each.")
+    ] = PositionMode.TEXT,
 ) -> Cell:
     """The options that say which vLLM is judged."""
     return Cell(
@@ -66,6 +70,7 @@ def vllm_cell(
         draft_mode=draft_mode,
         graphs=graphs,
         layers=layers,
+        positions=positions,
     )
 
 

@@ -20,6 +20,7 @@ from racegate.targets.vllm.wire import (
     GraphMode,
     LayerMode,
     ModelRunner,
+    PositionMode,
     ProposerKind,
     StateMode,
 )
@@ -34,7 +35,7 @@ UNSEEN = {
 
 
 # What a run can be expected to exercise, by what it takes.
-_OF_DRAFTS = ("rejections", "full_accepts", "zero_draft_rows")
+_OF_DRAFTS = ("rejections", "full_accepts", "zero_draft_rows", "mrope_drifts")
 _MOVES = ("condense_moves", "reorder_moves")
 _OF_STATES = ("reorder_moves", "zeroed_blocks")
 # What is usual is not named: by field, the option of the command line and what a file's name has.
@@ -44,6 +45,7 @@ _NAMED = {
     "draft_mode": ("--draft-mode", ""),
     "graphs": ("--graphs", "graphs-"),
     "layers": ("--layers", ""),
+    "positions": ("--positions", ""),
 }
 
 
@@ -51,7 +53,7 @@ class Cell(EngineCell, frozen=True, kw_only=True, tag="vllm", tag_field="of"):
     """A release of vLLM with one of its runners. fidelity: whether its model computes
 
     drafts: that a request has in a step at most, 0 for no speculation; drafter, draft_mode: what
-    proposes them, and how; graphs: what is captured; layers: of the model
+    proposes them, and how; graphs: what is captured; layers, positions: of the model
     """
 
     runner: ModelRunner
@@ -62,6 +64,7 @@ class Cell(EngineCell, frozen=True, kw_only=True, tag="vllm", tag_field="of"):
     draft_mode: DraftMode = DraftMode.GREEDY
     graphs: GraphMode = GraphMode.NONE
     layers: LayerMode = LayerMode.HYBRID
+    positions: PositionMode = PositionMode.TEXT
 
     @property
     def settings(self) -> tuple[str, ...]:
@@ -125,6 +128,9 @@ class Cell(EngineCell, frozen=True, kw_only=True, tag="vllm", tag_field="of"):
         is_drawn = self.draft_mode is DraftMode.PROBABILISTIC and self.drafts
         if expect.drawn_drafts and not is_drawn:
             return "it needs drafts that are drawn: --draft-mode probabilistic"
+        has_images = any(request.images for request in scenario.requests)
+        if has_images and self.positions is PositionMode.TEXT:
+            return "it has images: --positions mrope"
         is_timed = expect.rejections and (expect.reorder_moves or expect.preemptions)
         if is_timed and "rejections" in self.impossible(scenario):
             return "what happens in it is timed by drafts, and there are none"
@@ -172,8 +178,6 @@ def cannot_run(scenario: Scenario) -> str:
             return f"request {request.name} is sampled at more than {TEMPERATURE_MAX}"
         if request.grammar_modulus and not all(step % request.grammar_modulus for step in STEPS):
             return f"request {request.name} has a grammar that forbids what the model says"
-        if request.images:
-            return f"request {request.name} has images"
         if request.stop_after is not None or request.stop_token is not None:
             return f"request {request.name} has a stop token"
         if len(request.prompt) + request.max_tokens > TOKENS_MAX:

@@ -30,11 +30,13 @@ class LayerMode(StrEnum):
 
 class ProposerKind(StrEnum):
     """What proposes drafts. MTP: layers of the model's own; NGRAM: what followed the last tokens
-    before, which is looked up on the device
+    before, which is looked up on the device; EAGLE: a model of its own, given the hidden states of
+    the other
     """
 
     MTP = "mtp"
     NGRAM = "ngram"
+    EAGLE = "eagle"
 
 
 class DraftMode(StrEnum):
@@ -56,6 +58,13 @@ class GraphMode(StrEnum):
     NONE = "none"
     FULL = "full"
     PIECEWISE = "piecewise"
+
+
+class PositionMode(StrEnum):
+    """How many numbers a position has. TEXT: one; MROPE: three, of which images make use"""
+
+    TEXT = "text"
+    MROPE = "mrope"
 
 
 class StateMode(StrEnum):

@@ -61,6 +61,7 @@ class EngineSession:
                 work(given, made)
 
         stream = torch._C._cuda_getCurrentRawStream(0)
+        session.drain()  # the beginning of a capture may be logged, and not be known yet
         graph = self.capture_of(stream) if session.graphs.capturing else 0
         if not session.graphs.add(graph, kind, stream, read, written, run):
             session.issue(kind, stream, read, written, run)

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from racegate.interpose.outcome import DeviceKind
 from racegate.scenario.spec import Abort, Request, Scenario
 from racegate.targets.common.inside.naming import named_buffers
@@ -30,7 +32,7 @@ from racegate.targets.vllm.inside.conditions import (
 from racegate.targets.vllm.inside.graphs import asked_graphs, watch_replays
 from racegate.targets.vllm.inside.hollow import Hollow
 from racegate.targets.vllm.inside.layers import watch_layers
-from racegate.targets.vllm.inside.model import VOCAB, Script, config
+from racegate.targets.vllm.inside.model import VOCAB, Script, config, drafter_config
 from racegate.targets.vllm.inside.ngrams import NgramScript
 from racegate.targets.vllm.inside.sampling import watch_sampling
 from racegate.targets.vllm.inside.truth.compare import Truth
@@ -57,13 +59,19 @@ from racegate.targets.vllm.wire import (
     GraphMode,
     LayerMode,
     ModelRunner,
+    PositionMode,
     ProposerKind,
     StateMode,
 )
 
+DRAFTER = "drafter"  # the folder of its files
 BLOCKS_BYTES = 32 << 20
 # As vLLM calls what proposes drafts: of n-grams it schedules the one on the host synchronously.
-_METHODS = {ProposerKind.MTP: "mtp", ProposerKind.NGRAM: "ngram_gpu"}
+_METHODS = {
+    ProposerKind.MTP: "mtp",
+    ProposerKind.NGRAM: "ngram_gpu",
+    ProposerKind.EAGLE: "eagle",
+}
 
 
 def start(folder: Path, asked: Cell) -> Any:
@@ -71,13 +79,13 @@ def start(folder: Path, asked: Cell) -> Any:
     from vllm.engine.arg_utils import EngineArgs
     from vllm.v1.engine.llm_engine import LLMEngine
 
-    (folder / "config.json").write_text(json.dumps(config(asked.layers)))
+    (folder / "config.json").write_text(json.dumps(config(asked.layers, asked.positions)))
     known = inspect.signature(EngineArgs.__init__).parameters
     arguments: dict[str, Any] = {
         "model": str(folder),
         "load_format": "dummy",
         "skip_tokenizer_init": True,
-        "speculative_config": _speculation(asked) if asked.drafts else None,
+        "speculative_config": _speculation(asked, folder) if asked.drafts else None,
         "enforce_eager": asked.graphs is GraphMode.NONE,
         "max_model_len": 512,
         "max_num_seqs": 4,
@@ -128,8 +136,10 @@ def check_started(engine: Any, *, runner: ModelRunner, mode: StateMode) -> None:
         raise RuntimeError(f"this release keeps recurrent states in mode {known!r}")
 
 
-def _speculation(asked: Cell) -> dict[str, Any]:
-    """How drafts are proposed. Raises RuntimeError if the release cannot do so."""
+def _speculation(asked: Cell, folder: Path) -> dict[str, Any]:
+    """How drafts are proposed. Raises RuntimeError if the release cannot do so. folder: for the
+    files of a drafter that is a model of its own
+    """
     from vllm.config.speculative import SpeculativeConfig
 
     names = {field.name for field in dataclasses.fields(SpeculativeConfig)}
@@ -138,6 +148,10 @@ def _speculation(asked: Cell) -> dict[str, Any]:
         "num_speculative_tokens": asked.drafts,
         "attention_backend": "TRITON_ATTN",
     }
+    if asked.drafter is ProposerKind.EAGLE:
+        (folder / DRAFTER).mkdir()
+        (folder / DRAFTER / "config.json").write_text(json.dumps(drafter_config()))
+        chosen["model"] = str(folder / DRAFTER)
     if asked.drafter is ProposerKind.NGRAM:
         chosen |= {"prompt_lookup_min": NGRAM_MIN, "prompt_lookup_max": NGRAM_MAX}
     if asked.draft_mode is not DraftMode.GREEDY:
@@ -195,14 +209,26 @@ class Driver:
         else:
             model = self.runner.get_model()
             hollow.replace(model, lambda *given: self.script.target(*given), name="model")
+            if asked.positions is PositionMode.MROPE:
+                model.get_mrope_input_positions = self._coordinates
         if self._draft_len and asked.drafter is not ProposerKind.NGRAM:
             drafter = getattr(self.runner, "drafter", None) or self.runner.speculator
             model = getattr(drafter.model, "unwrap", lambda: drafter.model)()
-            hollow.replace(model, lambda *given: self.script.draft(*given), name="drafter")
+            gives = 2 if asked.drafter is ProposerKind.EAGLE else 1
+            says = lambda *given: self.script.draft(*given)  # noqa: E731
+            hollow.replace(model, says, name="drafter", gives=gives)
 
         if asked.graphs is not GraphMode.NONE:
             self.runner.capture_model()
             watch_replays(self.watch, self.runner, hollow)
+
+    def _coordinates(self, tokens: list[int], features: Any) -> tuple[Any, int]:
+        """What the model says of a prompt: int64 [3, tokens], and what is added to later places.
+
+        Images are the scenario's: no encoder is asked for them.
+        """
+        places, shift = self.script.coordinates_of(tokens)
+        return torch.tensor(places, dtype=torch.int64).T, -shift
 
     @property
     def script(self) -> Script:
@@ -292,7 +318,8 @@ class Driver:
         self._script = self._script_of(scenario, plain or {}, lies=plant is Observed.TOKENS)
         has_grammars = any(one.grammar_modulus for one in scenario.requests)
         drawn = frozenset(r.name for r in scenario.requests if self.script.draws(r.name))
-        self.watch.begin(plant, has_grammars=has_grammars, drawn=drawn)
+        shifted = frozenset(r.name for r in scenario.requests if r.images)
+        self.watch.begin(plant, has_grammars=has_grammars, drawn=drawn, shifted=shifted)
         self._prompts = {request.name: len(request.prompt) for request in scenario.requests}
         leave_blocks(self._core.scheduler, scenario)
         waiting = dict(enumerate(scenario.requests))

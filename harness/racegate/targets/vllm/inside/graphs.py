@@ -10,9 +10,9 @@ from racegate.targets.vllm.inside.hollow import Hollow
 from racegate.targets.vllm.inside.watch import RunnerWatch
 from racegate.targets.vllm.wire import GraphMode
 
-SIZES = (1, 2, 4, 8, 12, 16)  # tokens of a batch that is captured; others are padded to these
+SIZES = (1, 2, 4, 8, 16, 32)  # tokens of a batch that is captured; others are padded to these
 _MODES = {GraphMode.FULL: "FULL_DECODE_ONLY", GraphMode.PIECEWISE: "PIECEWISE"}
-_MODEL = "inputs of the model"
+_MODEL, _DRAFTER = "inputs of the model", "inputs of the drafter"
 
 
 def asked_graphs(graphs: GraphMode) -> dict[str, Any]:
@@ -67,10 +67,25 @@ def _watch_second(watch: RunnerWatch, runner: Any, manager: Any, hollow: Hollow)
 
         return run
 
+    drafts = getattr(getattr(runner, "speculator", None), "prefill_cudagraph_manager", None)
+    if drafts is not None:
+        drafts.run_fullgraph = _drafting(runner.speculator, drafts.run_fullgraph, hollow)
     manager.run_fullgraph = replayed(manager.run_fullgraph, lambda desc: desc.num_tokens)
     manager.run_pw_graph = replayed(
         manager.run_pw_graph, lambda model, given: len(given["input_ids"])
     )
+
+
+def _drafting(speculator: Any, plain: Callable[..., Any], hollow: Hollow) -> Callable[..., Any]:
+    """The drafter's first pass; the graph of the others changes what it is given."""
+
+    @wraps(plain)
+    def run(desc: Any) -> Any:
+        buffers, size = speculator.input_buffers, desc.num_tokens
+        hollow.observe(_DRAFTER, buffers.input_ids[:size], buffers.positions[:size])
+        return plain(desc)
+
+    return run
 
 
 def _noted(watch: RunnerWatch, hollow: Hollow, input_ids: Any, positions: Any) -> None:

@@ -31,11 +31,13 @@ class Hollow:
         self._vocab = vocab
         self.forwards = 0  # that the host ran, not those inside of a graph that is replayed
 
-    def replace(self, model: Any, says: Says, *, name: str) -> None:
+    def replace(self, model: Any, says: Says, *, name: str, gives: int = 1) -> None:
         """model: a module of vLLM, whose weights and states stay unused; name: of it, for what is
-        observed; says: its rule
+        observed; says: its rule; gives: how often it returns its hidden states: drafters of EAGLE
+        give them to the next pass, too
         """
-        model.forward = partial(self._forward, f"inputs of the {name}")
+        forward = partial(self._forward, f"inputs of the {name}")
+        model.forward = forward if gives == 1 else _repeated(forward, gives)
         model.compute_logits = lambda hidden, *args, **kwargs: self._logits(hidden, says)
 
     def observe(self, name: str, input_ids: Tensor, positions: Tensor) -> None:
@@ -92,3 +94,10 @@ def context_of_forward() -> tuple[dict[str, Tensor], dict[str, object]]:
         "batch": None if described is None else str(described),
     }
     return dict(slots) if isinstance(slots, dict) else {}, known
+
+
+def _repeated(forward: Callable[..., Tensor], count: int) -> Callable[..., tuple[Tensor, ...]]:
+    def call(*args: Any, **kwargs: Any) -> tuple[Tensor, ...]:
+        return (forward(*args, **kwargs),) * count
+
+    return call

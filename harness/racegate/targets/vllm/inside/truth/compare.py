@@ -22,6 +22,7 @@ from racegate.targets.vllm.inside.truth.values import (
     below_most,
     computed_places,
     entry,
+    has_dimensions,
     in_rows,
     listed,
     run_places,
@@ -264,8 +265,7 @@ class Truth:
         self._drafted = 0
         course = self._course
         self._by_token(step, "inputs of the model.tokens", values["tokens"], course.inputs)
-        positions = values["positions"]
-        self._by_token(step, "inputs of the model.positions", positions, run_places)
+        self._positions(step, "inputs of the model.positions", values["positions"], run_places)
 
     def _drafter(self, step: int, values: Values) -> None:
         drafts, course = self._drafted or 0, self._course
@@ -273,10 +273,37 @@ class Truth:
         names = ("inputs of the drafter.tokens", "inputs of the drafter.positions")
         if not drafts:
             self._by_token(step, names[0], values["tokens"], course.drafter_inputs)
-            self._by_token(step, names[1], values["positions"], computed_places)
+            self._positions(step, names[1], values["positions"], computed_places)
             return
         self._by_row(step, names[0], values, lambda row: course.draft(row, drafts))
-        self._by_row(step, names[1], values, lambda row: below_most(row.computed + drafts - 1))
+        if not has_dimensions(values["positions"]):
+            self._by_row(step, names[1], values, lambda row: below_most(row.computed + drafts - 1))
+            return
+        for axis, used in enumerate(values["positions"]):  # type: ignore[arg-type, var-annotated]
+            for at, row in enumerate(self._rows):
+                place = row.computed + drafts - 1
+                true = self._axis(row, [place], axis)[0] if place < TOKENS_MAX else None
+                where = f"of request {row.request} in row {at}, dimension {axis}"
+                self._same(step, names[1], where, entry(used, at), true)
+
+    def _positions(
+        self, step: int, field: str, used: Any, places: Callable[[RequestStep], list[int]]
+    ) -> None:
+        """One number a token, or three."""
+        if not has_dimensions(used):
+            self._by_token(step, field, used, places)
+            return
+        for axis, numbers in enumerate(used):
+            true = partial(self._along, places, axis)
+            self._by_token(step, field, numbers, true)
+
+    def _along(
+        self, places: Callable[[RequestStep], list[int]], axis: int, row: RequestStep
+    ) -> list[int]:
+        return self._axis(row, places(row), axis)
+
+    def _axis(self, row: RequestStep, places: Sequence[int], axis: int) -> list[int]:
+        return [where[axis] for where in self._says.coordinates_at(row.index, places)]
 
     def _previous(self, step: int, values: Values) -> None:
         """Which row a request had in the step before, if it got a token there."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -34,6 +34,10 @@ class ScriptedModel(Protocol):
 
     def looked_up(self, index: int, known: int) -> tuple[int | None, ...] | None:
         """Drafts of a request that has so many tokens; None: a model says them."""
+        ...
+
+    def coordinates_at(self, index: int, places: Sequence[int]) -> list[tuple[int, int, int]]:
+        """The positions of tokens of a request, in three dimensions."""
         ...
 
     def owner(self, token: int) -> int:
