@@ -24,7 +24,7 @@ from racegate.targets.vllm.inside.conditions import (
     limit_drafts,
     watch_conditions,
 )
-from racegate.targets.vllm.inside.model import VOCAB, Script
+from racegate.targets.vllm.inside.scripted.model import VOCAB, Script
 from racegate.targets.vllm.inside.watch import RunnerWatch
 from racegate.targets.vllm.wire import ModelRunner, StateMode
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from racegate.scenario.spec import Request, Scenario
 from racegate.targets.vllm.inside.conditions import penalties_of
-from racegate.targets.vllm.inside.ngrams import NgramScript, follow
+from racegate.targets.vllm.inside.scripted.ngrams import NgramScript, follow
 from racegate.targets.vllm.inside.truth.compare import Truth
 from racegate.targets.vllm.inside.truth.course import NO_DRAFT
 from racegate.targets.vllm.inside.truth.groups import GroupTable

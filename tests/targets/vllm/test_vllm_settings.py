@@ -17,12 +17,12 @@ from racegate.targets.common.judge import unmet_expectations
 from racegate.targets.common.wire import ReleaseRun
 from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.inside.graphs import asked_graphs
-from racegate.targets.vllm.inside.model import config
+from racegate.targets.vllm.inside.scripted.model import config
 from racegate.targets.vllm.inside.watch import RunnerWatch, watch_scheduler
 from racegate.targets.vllm.inside.watch_steps import watch_draws
 from racegate.targets.vllm.wire import (
     DRAFTS_USUAL,
-    GraphMode,
+    CaptureMode,
     LayerMode,
     ModelRunner,
     ProposerKind,
@@ -88,10 +88,10 @@ def test_graphs_are_asked_for_where_they_are_expected() -> None:
     scenario = load_for("vLLM", SCRIPTS / "rows_change_hands.toml")
     replayed = msgspec.structs.replace(scenario, expect=Expect(graph_replays=1, padded_rows=1))
     assert "--graphs full" in cell().cannot_run(replayed)
-    captured = msgspec.structs.replace(cell(), graphs=GraphMode.FULL)
+    captured = msgspec.structs.replace(cell(), graphs=CaptureMode.FULL)
     assert captured.cannot_run(replayed) == "" and captured.settings[-1] == "graphs-full"
-    assert asked_graphs(GraphMode.NONE) == {}
-    assert asked_graphs(GraphMode.FULL)["cudagraph_mode"] == "FULL_DECODE_ONLY"
+    assert asked_graphs(CaptureMode.NONE) == {}
+    assert asked_graphs(CaptureMode.FULL)["cudagraph_mode"] == "FULL_DECODE_ONLY"
 
 
 def test_a_cell_says_how_it_is_started_where_that_is_not_usual() -> None:

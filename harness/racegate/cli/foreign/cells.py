@@ -14,8 +14,8 @@ from racegate.targets.sglang.wire import ModelKind, Repair
 from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.wire import (
     DRAFTS_USUAL,
+    CaptureMode,
     DraftMode,
-    GraphMode,
     LayerMode,
     ModelRunner,
     PositionMode,
@@ -51,8 +51,8 @@ def vllm_cell(
         DraftMode, typer.Option("--draft-mode", help="Which drafts of sampled requests.")
     ] = DraftMode.GREEDY,
     graphs: Annotated[
-        GraphMode, typer.Option("--graphs", help="Captured before the first step.")
-    ] = GraphMode.NONE,
+        CaptureMode, typer.Option("--graphs", help="Captured before the first step.")
+    ] = CaptureMode.NONE,
     layers: Annotated[LayerMode, typer.Option("--layers", help="Of the model.")] = LayerMode.HYBRID,
     positions: Annotated[
         PositionMode, typer.Option("--positions", help="Of the model; mrope: three numbers each.")

@@ -16,8 +16,8 @@ from racegate.targets.vllm.wire import (
     STEPS,
     TEMPERATURE_MAX,
     TOKENS_MAX,
+    CaptureMode,
     DraftMode,
-    GraphMode,
     LayerMode,
     ModelRunner,
     PositionMode,
@@ -62,7 +62,7 @@ class Cell(EngineCell, frozen=True, kw_only=True, tag="vllm", tag_field="of"):
     drafts: int = DRAFTS_USUAL
     drafter: ProposerKind = ProposerKind.MTP
     draft_mode: DraftMode = DraftMode.GREEDY
-    graphs: GraphMode = GraphMode.NONE
+    graphs: CaptureMode = CaptureMode.NONE
     layers: LayerMode = LayerMode.HYBRID
     positions: PositionMode = PositionMode.TEXT
 
@@ -134,7 +134,7 @@ class Cell(EngineCell, frozen=True, kw_only=True, tag="vllm", tag_field="of"):
         is_timed = expect.rejections and (expect.reorder_moves or expect.preemptions)
         if is_timed and "rejections" in self.impossible(scenario):
             return "what happens in it is timed by drafts, and there are none"
-        if (expect.graph_replays or expect.padded_rows) and self.graphs is GraphMode.NONE:
+        if (expect.graph_replays or expect.padded_rows) and self.graphs is CaptureMode.NONE:
             return "it needs captured graphs: --graphs full"
         if free is not None and self.layers is LayerMode.ATTENTION:
             return "its pool is counted for recurrent layers"

@@ -49,7 +49,7 @@ class DraftMode(StrEnum):
     PROBABILISTIC = "probabilistic"
 
 
-class GraphMode(StrEnum):
+class CaptureMode(StrEnum):
     """What is captured as CUDA graphs when the engine starts. FULL: steps in which all decode
 
     PIECEWISE: every model's forward pass but for attention, which is not run here

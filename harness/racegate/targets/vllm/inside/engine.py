@@ -19,7 +19,6 @@ from racegate.targets.common.inside.session import EngineSession
 from racegate.targets.common.wire import Fidelity, Observed
 from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.inside import plants
-from racegate.targets.vllm.inside.computed import Computed, Known, give_weights
 from racegate.targets.vllm.inside.conditions import (
     leave_blocks,
     limit_drafts,
@@ -32,9 +31,10 @@ from racegate.targets.vllm.inside.conditions import (
 from racegate.targets.vllm.inside.graphs import asked_graphs, watch_replays
 from racegate.targets.vllm.inside.hollow import Hollow
 from racegate.targets.vllm.inside.layers import watch_layers
-from racegate.targets.vllm.inside.model import VOCAB, Script, config, drafter_config
-from racegate.targets.vllm.inside.ngrams import NgramScript
 from racegate.targets.vllm.inside.sampling import watch_sampling
+from racegate.targets.vllm.inside.scripted.computed import Computed, Known, give_weights
+from racegate.targets.vllm.inside.scripted.model import VOCAB, Script, config, drafter_config
+from racegate.targets.vllm.inside.scripted.ngrams import NgramScript
 from racegate.targets.vllm.inside.truth.compare import Truth
 from racegate.targets.vllm.inside.watch import (
     RunnerWatch,
@@ -55,8 +55,8 @@ from racegate.targets.vllm.inside.watch_steps import (
 from racegate.targets.vllm.wire import (
     NGRAM_MAX,
     NGRAM_MIN,
+    CaptureMode,
     DraftMode,
-    GraphMode,
     LayerMode,
     ModelRunner,
     PositionMode,
@@ -65,6 +65,7 @@ from racegate.targets.vllm.wire import (
 )
 
 DRAFTER = "drafter"  # the folder of its files
+NOBODY = Scenario(name="nobody", title="what is captured is for no request", requests=())
 BLOCKS_BYTES = 32 << 20
 # As vLLM calls what proposes drafts: of n-grams it schedules the one on the host synchronously.
 _METHODS = {
@@ -86,7 +87,7 @@ def start(folder: Path, asked: Cell) -> Any:
         "load_format": "dummy",
         "skip_tokenizer_init": True,
         "speculative_config": _speculation(asked, folder) if asked.drafts else None,
-        "enforce_eager": asked.graphs is GraphMode.NONE,
+        "enforce_eager": asked.graphs is CaptureMode.NONE,
         "max_model_len": 512,
         "max_num_seqs": 4,
         "max_num_batched_tokens": 256,
@@ -218,7 +219,8 @@ class Driver:
             says = lambda *given: self.script.draft(*given)  # noqa: E731
             hollow.replace(model, says, name="drafter", gives=gives)
 
-        if asked.graphs is not GraphMode.NONE:
+        if asked.graphs is not CaptureMode.NONE:
+            self._script = self._script_of(NOBODY, {}, lies=False)
             self.runner.capture_model()
             watch_replays(self.watch, self.runner, hollow)
 

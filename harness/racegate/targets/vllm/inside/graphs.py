@@ -8,16 +8,16 @@ from typing import Any
 
 from racegate.targets.vllm.inside.hollow import Hollow
 from racegate.targets.vllm.inside.watch import RunnerWatch
-from racegate.targets.vllm.wire import GraphMode
+from racegate.targets.vllm.wire import CaptureMode
 
 SIZES = (1, 2, 4, 8, 16, 32)  # tokens of a batch that is captured; others are padded to these
-_MODES = {GraphMode.FULL: "FULL_DECODE_ONLY", GraphMode.PIECEWISE: "PIECEWISE"}
+_MODES = {CaptureMode.FULL: "FULL_DECODE_ONLY", CaptureMode.PIECEWISE: "PIECEWISE"}
 _MODEL, _DRAFTER = "inputs of the model", "inputs of the drafter"
 
 
-def asked_graphs(graphs: GraphMode) -> dict[str, Any]:
+def asked_graphs(graphs: CaptureMode) -> dict[str, Any]:
     """Of the engine's settings for compilation: nothing is compiled, whatever is captured."""
-    if graphs is GraphMode.NONE:
+    if graphs is CaptureMode.NONE:
         return {}
     return {
         "mode": 0,

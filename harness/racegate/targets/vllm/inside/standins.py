@@ -23,7 +23,8 @@ from racegate.interpose.outcome import DeviceKind
 from racegate.targets.common.inside.session import EngineSession
 from racegate.targets.common.inside.triton import answer_for_triton
 from racegate.targets.vllm.cell import Cell
-from racegate.targets.vllm.wire import GraphMode, ModelRunner
+from racegate.targets.vllm.inside.absent import IMAGES, answer_for
+from racegate.targets.vllm.wire import CaptureMode, ModelRunner, PositionMode
 
 COMPILED = (
     "vllm._C",
@@ -75,7 +76,7 @@ def prepare(session: EngineSession, asked: Cell) -> list[object]:
     """Before vLLM is imported. Returns what must live with the process."""
     os.environ.update(SETTINGS)
     os.environ["VLLM_USE_V2_MODEL_RUNNER"] = str(int(asked.runner is ModelRunner.V2))
-    is_piecewise = asked.graphs is GraphMode.PIECEWISE
+    is_piecewise = asked.graphs is CaptureMode.PIECEWISE
     os.environ["VLLM_USE_BREAKABLE_CUDAGRAPH"] = str(int(is_piecewise))
     torch.set_num_threads(1)
     for name in COMPILED:
@@ -93,6 +94,8 @@ def prepare(session: EngineSession, asked: Cell) -> list[object]:
     if session.kind is DeviceKind.VIRTUAL:
         answer_for_triton()
     _answer_for_numba()
+    if asked.positions is PositionMode.MROPE:
+        answer_for(IMAGES)
     _answer_for_flash_attention()
     return [library]
 

@@ -37,6 +37,7 @@ CHOSEN = "scheduled"  # the observation of what the scheduler chose, and what fo
 UNTRUE_MAX = 20  # what follows from the first wrong value says little
 # What sampling is asked for besides a temperature and a seed, where there is a temperature.
 Penalties = Callable[[Request], dict[str, float]]
+Places = Callable[[RequestStep], Sequence[int | None]]
 _PENALTIES = ("presence_penalties", "frequency_penalties", "repetition_penalties")
 # As the same values are called where landings are judged by them.
 _WORDS = {"metadata.accepted": "accepted count", "zeroed.blocks": "blocks to zero"}
@@ -276,34 +277,30 @@ class Truth:
             self._positions(step, names[1], values["positions"], computed_places)
             return
         self._by_row(step, names[0], values, lambda row: course.draft(row, drafts))
-        if not has_dimensions(values["positions"]):
-            self._by_row(step, names[1], values, lambda row: below_most(row.computed + drafts - 1))
-            return
-        for axis, used in enumerate(values["positions"]):  # type: ignore[arg-type, var-annotated]
-            for at, row in enumerate(self._rows):
-                place = row.computed + drafts - 1
-                true = self._axis(row, [place], axis)[0] if place < TOKENS_MAX else None
-                where = f"of request {row.request} in row {at}, dimension {axis}"
-                self._same(step, names[1], where, entry(used, at), true)
+        each, used = range(len(self._rows)), values["positions"]
+        at = lambda row: [below_most(row.computed + drafts - 1)]  # noqa: E731
+        self._positions(step, names[1], used, at, starts=each)
 
     def _positions(
-        self, step: int, field: str, used: Any, places: Callable[[RequestStep], list[int]]
+        self,
+        step: int,
+        field: str,
+        used: Any,
+        places: Places,
+        *,
+        starts: Sequence[int] | None = None,
     ) -> None:
         """One number a token, or three."""
         if not has_dimensions(used):
-            self._by_token(step, field, used, places)
+            self._by_token(step, field, used, places, starts=starts)
             return
         for axis, numbers in enumerate(used):
-            true = partial(self._along, places, axis)
-            self._by_token(step, field, numbers, true)
+            self._by_token(step, field, numbers, partial(self._along, places, axis), starts=starts)
 
-    def _along(
-        self, places: Callable[[RequestStep], list[int]], axis: int, row: RequestStep
-    ) -> list[int]:
-        return self._axis(row, places(row), axis)
-
-    def _axis(self, row: RequestStep, places: Sequence[int], axis: int) -> list[int]:
-        return [where[axis] for where in self._says.coordinates_at(row.index, places)]
+    def _along(self, places: Places, axis: int, row: RequestStep) -> list[int | None]:
+        known = [place for place in places(row) if place is not None]
+        found = self._says.coordinates_at(row.index, known)
+        return [where[axis] for where in found]
 
     def _previous(self, step: int, values: Values) -> None:
         """Which row a request had in the step before, if it got a token there."""

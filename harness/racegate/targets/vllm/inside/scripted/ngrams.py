@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from racegate.scenario.spec import Scenario
-from racegate.targets.vllm.inside.model import Script
+from racegate.targets.vllm.inside.scripted.model import Script
 from racegate.targets.vllm.inside.truth.course import NO_DRAFT
 from racegate.targets.vllm.wire import NGRAM_MAX, NGRAM_MIN, ModelRunner
 

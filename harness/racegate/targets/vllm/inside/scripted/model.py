@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from racegate.scenario.spec import Scenario
-from racegate.targets.vllm.inside.coordinates import Coordinates, coordinates, shift_of
+from racegate.targets.vllm.inside.scripted.coordinates import Coordinates, coordinates, shift_of
 from racegate.targets.vllm.wire import REQUESTS_MAX, TOKENS_MAX, DraftMode, LayerMode, PositionMode
 
 WIDTH = 64
