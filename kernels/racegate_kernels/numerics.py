@@ -20,6 +20,10 @@ GOLDEN = 0x9E3779B9
 POSITION = 0x85EBCA6B
 DIGEST = 0xC2B2AE35
 
+# As arrays: NumPy takes longer to make one of a number than to calculate with a few words.
+_SHIFT_16, _SHIFT_15 = np.array(16, np.uint32), np.array(15, np.uint32)
+_MIX_1, _MIX_2 = np.array(MIX_1, np.uint32), np.array(MIX_2, np.uint32)
+
 T_MIX_1 = tl.constexpr(MIX_1)
 T_MIX_2 = tl.constexpr(MIX_2)
 T_GOLDEN = tl.constexpr(GOLDEN)
@@ -34,11 +38,11 @@ def is_exact(x: np.ndarray) -> bool:
 
 def mix_eager(x: np.ndarray) -> np.ndarray:
     """The bit mixer, a bijection on uint32 arrays of any shape."""
-    x = x ^ (x >> 16)
-    x *= MIX_1
-    x ^= x >> 15
-    x *= MIX_2
-    x ^= x >> 16
+    x = x ^ (x >> _SHIFT_16)
+    x *= _MIX_1
+    x ^= x >> _SHIFT_15
+    x *= _MIX_2
+    x ^= x >> _SHIFT_16
     return x
 
 

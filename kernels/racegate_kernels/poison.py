@@ -16,15 +16,16 @@ POISON_I32 = 0x7F7F7F7F
 POISON_U32 = 0x7FC0FFEE
 POISON_FLOAT = float("nan")
 
+# To NumPy bfloat16 is a void type: it does not know what the bits mean.
+_BY_KIND = {"i": POISON_I32, "u": POISON_U32, "f": POISON_FLOAT, "V": POISON_FLOAT}
+
 T_POISON_I32 = tl.constexpr(POISON_I32)
 T_POISON_U32 = tl.constexpr(POISON_U32)
 
 
 def poison_of(dtype: DTypeLike) -> float:
     """The poison value of a NumPy dtype."""
-    # To NumPy bfloat16 is a void type: it does not know what the bits mean.
-    kinds = {"i": POISON_I32, "u": POISON_U32, "f": POISON_FLOAT, "V": POISON_FLOAT}
-    return kinds[np.dtype(dtype).kind]
+    return _BY_KIND[np.dtype(dtype).kind]
 
 
 @triton.jit

@@ -169,6 +169,8 @@ def gated(model: Model, weights: Mapping[str, Array], y: Array, z: Array) -> Arr
 
 def each_head(model: Model, shared: Array, axis: int) -> Array:
     """What heads share, by head: consecutive heads share one."""
+    if shared.shape[axis] == model.spec.heads:
+        return shared
     return np.repeat(shared, model.spec.heads // shared.shape[axis], axis=axis)
 
 

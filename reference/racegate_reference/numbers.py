@@ -19,16 +19,24 @@ ROTATION = 0x85EBCA6B
 EPSILON = 1e-6
 
 
+# As arrays: NumPy takes longer to make one of a number than to calculate with a few words.
+_SHIFTS = np.array(16, np.uint32), np.array(15, np.uint32)
+_FACTORS = np.array(0x7FEB352D, np.uint32), np.array(0x846CA68B, np.uint32)
+
+
 def mix(x: Array) -> Array:
     """A bijection of 32-bit words; elementwise, uint32 -> uint32, at least one axis.
 
     Arrays wrap around silently; a NumPy scalar would warn, hence the axis.
     """
-    x = x ^ (x >> 16)
-    x = x * 0x7FEB352D
-    x = x ^ (x >> 15)
-    x = x * 0x846CA68B
-    return np.asarray(x ^ (x >> 16))
+    wide, narrow = _SHIFTS
+    shifted = x >> wide
+    mixed: Array = x ^ shifted
+    for factor, shift in zip(_FACTORS, (narrow, wide), strict=True):
+        np.multiply(mixed, factor, out=mixed)
+        np.right_shift(mixed, shift, out=shifted)
+        np.bitwise_xor(mixed, shifted, out=mixed)
+    return mixed
 
 
 def mix_word(x: int) -> int:

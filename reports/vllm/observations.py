@@ -24,7 +24,7 @@ from racegate.jobs.foreign.releases import open_release
 from racegate.scenario.files import load_for
 from racegate.scenario.spec import Request, Scenario
 from racegate.targets.common.client import Engine
-from racegate.targets.common.wire import Observed, ReleaseRun
+from racegate.targets.common.wire import KEPT, Observed, ReleaseRun
 from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.wire import ModelRunner, StateMode
 
@@ -173,7 +173,11 @@ def fields_of(run: ReleaseRun) -> Iterator[tuple[str, object]]:
     """Every field of every observation, by boundary and name, with its value."""
     for one in run.inner:
         _, _, boundary = one.name.removeprefix("step ").partition(" ")
-        for field, value in msgspec.json.decode(one.preview, type=dict[str, object]).items():
+        values = msgspec.json.decode(one.preview, type=dict[str, object])
+        if boundary.startswith(f"{KEPT} "):  # as many fields as the release has
+            yield boundary, values
+            continue
+        for field, value in values.items():
             if field == "rows":
                 yield "rows", value
             elif (boundary, field) == ("scheduled", "requests"):

@@ -19,9 +19,11 @@ from typer.testing import CliRunner
 
 import racegate
 from racegate.cli.app import COMMANDS, CommandKind, app, main
-from racegate.cli.examples import EXAMPLES
+from racegate.cli.help.examples import EXAMPLES
 from racegate.jobs.pools.pool import PoolError
 from racegate.scenario.errors import BadInputError
+from racegate.targets.common.environment import cache_folder
+from repository import ROOT
 from support import NAMES, PAIR_NAMES, SCENARIOS
 
 
@@ -107,16 +109,43 @@ def test_the_package_is_the_command() -> None:
         ("racegate faults m", {"matrix", "mutate"}),
         ("racegate gate --must", {"--must-fail"}),
         ("racegate gate --explore ", {"eager", "ladder"}),
+        ("racegate run finish-and", {"finish-and-condense"}),
+        ("racegate run scenarios/finish", {"scenarios/finish_and_condense.toml"}),
+        ("racegate run scen", {"scenarios/"}),
+        ("racegate vllm run first", {"first-decode-in-moved-row"}),
+        ("racegate gate --fault output-copy", {"output-copy-lifetime"}),
+        ("racegate docs inter", {"interposer"}),
+        ("racegate torch run --gpu h200", {"h200-141g"}),
     ],
 )
-def test_a_shell_completes(words: str, completed: set[str]) -> None:
+def test_a_shell_completes(
+    words: str, completed: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    assert _completions(words) == completed
+
+
+def test_a_shell_completes_releases_that_are_set_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the engine that the command is of, where its environments are kept."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert _completions("racegate vllm run x --release ") == set()
+    (cache_folder("vllm") / "0.33.0").mkdir(parents=True)
+    (cache_folder("vllm") / "wheels").mkdir()
+    (cache_folder("sglang") / "0.5.13").mkdir(parents=True)
+    assert _completions("racegate vllm run x --release ") == {"0.33.0"}
+    assert _completions("racegate sglang gate --release 0") == {"0.5.13"}
+
+
+def _completions(words: str) -> set[str]:
     env = {
         "_RACEGATE_COMPLETE": "complete_bash",
         "COMP_WORDS": words,
         "COMP_CWORD": str(len(words.split(" ")) - 1),
     }
     result = CliRunner().invoke(app, [], prog_name="racegate", env=env)
-    assert set(result.output.split()) == completed
+    return set(result.output.split())
 
 
 def test_a_command_that_is_none_is_answered_with_what_is_near() -> None:

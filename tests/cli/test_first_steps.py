@@ -48,6 +48,15 @@ def test_the_doctor_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "absent GPU none to do: get one" in said
 
 
+def test_the_doctor_says_which_exact_kernels_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RACEGATE_COMPILED", raising=False)
+    assert "ok exact kernels in C" in looked_at(monkeypatch, canaries_found=3)[1]
+    monkeypatch.setenv("RACEGATE_COMPILED", "0")
+    code, said = looked_at(monkeypatch, canaries_found=3)
+    assert code == 0
+    assert "exact kernels in Python, which is slower: RACEGATE_COMPILED=0" in said
+
+
 def test_canaries_that_are_lost_are_no_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     code, said = looked_at(monkeypatch, canaries_found=2)
     assert code == 3

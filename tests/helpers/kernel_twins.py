@@ -1,4 +1,5 @@
-"""Runs a kernel's eager twin and its Triton launcher on equal inputs; compares all they changed.
+"""Runs a kernel's eager twin, its twin in C and its Triton launcher on equal inputs; compares all
+they changed.
 
 On a machine with a GPU the launchers run there; elsewhere under Triton's interpreter, on NumPy's
 memory.
@@ -14,11 +15,13 @@ import numpy as np
 import pytest
 import torch
 
-from racegate_kernels.backend import EAGER, triton_backend
+from racegate.device.virtual.compiled import compiled_backend
+from racegate_kernels.backend import EAGER, Backend, triton_backend
 from racegate_kernels.poison import POISON_I32, poison_of
 
 pytest.importorskip("triton", reason="has wheels for Linux only")
 TRITON = triton_backend()
+COMPILED = compiled_backend()
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 # Both sides sum in float32 in different orders. Exact quantities are compared without tolerance.
@@ -45,8 +48,9 @@ class Outcome:
 
 
 def compare(name: str, *args: Any, **options: Any) -> Outcome:
-    """Runs both; every array must end equal, and no byte beside an array may change."""
+    """Runs all; every array must end equal, and no byte beside an array may change."""
     eager, launched = run_eager(name, *args, **options), run_triton(name, *args, **options)
+    assert_same_bits(run_eager(name, *args, backend=COMPILED, **options), eager)
     returned = launched.returned
     if returned is not None:
         returned = _bits_as(returned, like=eager.returned)
@@ -57,10 +61,18 @@ def compare(name: str, *args: Any, **options: Any) -> Outcome:
     return Outcome(returned=returned, args=launched.args)
 
 
-def run_eager(name: str, *args: Any, **options: Any) -> Outcome:
+def assert_same_bits(one: Outcome, other: Outcome) -> None:
+    """Two twins on the host compute the same words; of floats too, which only one computes."""
+    for mine, theirs in zip((one.returned, *one.args), (other.returned, *other.args), strict=True):
+        if isinstance(theirs, np.ndarray):
+            assert (mine.dtype, mine.shape) == (theirs.dtype, theirs.shape)
+            assert mine.tobytes() == theirs.tobytes()
+
+
+def run_eager(name: str, *args: Any, backend: Backend = EAGER, **options: Any) -> Outcome:
     """Runs the twin on copies of its arguments; no byte beside a copy may change."""
     guarded = [_Guarded(x) if isinstance(x, np.ndarray) else x for x in args]
-    returned = getattr(EAGER, name)(*map(_view, guarded), **options)
+    returned = getattr(backend, name)(*map(_view, guarded), **options)
     _assert_guards_whole(guarded)
     return Outcome(returned=returned, args=tuple(map(_view, guarded)))
 

@@ -61,7 +61,7 @@ def test_a_held_part_runs_behind_a_branch_that_does_not_wait_for_it() -> None:
 def test_what_the_graph_orders_stays_ordered() -> None:
     captured = Captured(forked_after=True)
     assert captured.replay(Hold(op=captured.fill)) == []
-    captured.session.synchronize(None)
+    captured.session.synchronize_gpu(0)
     assert captured.ran == ["fill", "copy"]
 
 

@@ -6,24 +6,44 @@ import re
 from pathlib import Path
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cuda_torch import needs_cuda_torch
 from racegate.history.finding import Hazard
-from racegate.interpose.kernels.interpreted.programs import ProgramAccess, judge_programs
-from racegate.interpose.outcome import Ending, Plan
+from racegate.interpose.kernels.interpreted.accesses import AtomicEffect, MissingEdge, ProgramAccess
+from racegate.interpose.kernels.interpreted.lanes import judge_lanes
+from racegate.interpose.kernels.interpreted.noting import uses_atomics
+from racegate.interpose.kernels.interpreted.programs import judge_programs
+from racegate.interpose.kernels.triton_kernels import BY_ATOMICS
+from racegate.interpose.outcome import Ending, Outcome, Plan
 from racegate.targets.program.launch import DeviceServer, Program
 
-KERNELS = Path(__file__).parent / "launches" / "kernels.py"
+LAUNCHES = Path(__file__).parent / "launches"
 BASE = 1 << 40  # an address
 
 ELEMENTS = st.lists(st.integers(0, 11), max_size=5)
 KINDS = st.sampled_from(("load", "store", "atomic"))
+NOTHING, BOTH = AtomicEffect.NOTHING, AtomicEffect.ACQUIRES | AtomicEffect.RELEASES
+EFFECTS = st.sampled_from((NOTHING, AtomicEffect.ACQUIRES, AtomicEffect.RELEASES, BOTH))
 DRAWN = st.lists(st.tuples(st.integers(0, 2), KINDS, ELEMENTS, st.sampled_from((2, 4))), max_size=7)
+COUNTED = st.lists(
+    st.tuples(
+        st.integers(0, 2), KINDS, st.lists(st.integers(0, 2), min_size=1, max_size=2), EFFECTS
+    ),
+    max_size=9,
+)
 
 
-def touch(at: int, program: int, kind: str, elements: list[int], size: int) -> ProgramAccess:
+def touch(
+    at: int,
+    program: int,
+    kind: str,
+    elements: list[int],
+    size: int,
+    handing: AtomicEffect = AtomicEffect.NOTHING,
+) -> ProgramAccess:
     """Each its own line; what is stored is the number of the touch, in every byte."""
     values = np.full(len(elements), at, np.uint8 if size == 1 else f"u{size}")
     values *= values.dtype.type(int("01" * size, 16))
@@ -36,6 +56,8 @@ def touch(at: int, program: int, kind: str, elements: list[int], size: int) -> P
         is_write=kind != "load",
         is_atomic=kind == "atomic",
         values=values if kind == "store" else None,
+        handing=handing,
+        shape=(len(elements),),
     )
 
 
@@ -43,70 +65,210 @@ def bytes_of(one: ProgramAccess) -> set[int]:
     return {int(low) + byte for low in one.addresses for byte in range(one.size)}
 
 
-def may_hand_over(one: ProgramAccess, other: ProgramAccess, touches: list[ProgramAccess]) -> bool:
-    """Whether an atomic operation stands behind `one` and another one before `other`."""
-    behind = any(t.is_atomic and t.program == one.program and t.at >= one.at for t in touches)
-    before = any(t.is_atomic and t.program == other.program and t.at <= other.at for t in touches)
-    return behind and before
+def handed_over(touches: list[ProgramAccess]) -> set[tuple[int, int]]:
+    """Which touch comes before which, from the definition: edges, and the ways along them."""
+    edges = {
+        (a.at, b.at) for a in touches for b in touches if a.program == b.program and a.at < b.at
+    }
+    for b in touches:
+        if b.handing & AtomicEffect.ACQUIRES:
+            for a in touches:
+                if a.handing & AtomicEffect.RELEASES and a.at < b.at and bytes_of(a) & bytes_of(b):
+                    edges.add((a.at, b.at))
+    for middle in touches:
+        into = {a for a, b in edges if b == middle.at}
+        out = {b for a, b in edges if a == middle.at}
+        edges |= {(a, b) for a in into for b in out}
+    return edges
 
 
 def pairs_by_byte(touches: list[ProgramAccess]) -> set[tuple[int, int]]:
     """Every pair of touches, byte by byte."""
-    found = set()
+    before, found = handed_over(touches), set()
     for at, second in enumerate(touches):
         for first in touches[:at]:
             is_pair = first.program != second.program and (first.is_write or second.is_write)
-            is_handed = may_hand_over(first, second, touches) or may_hand_over(
-                second, first, touches
-            )
             both_atomic = first.is_atomic and second.is_atomic
-            if is_pair and not both_atomic and not is_handed and bytes_of(first) & bytes_of(second):
+            is_ordered = (first.at, second.at) in before
+            if (
+                is_pair
+                and not both_atomic
+                and not is_ordered
+                and bytes_of(first) & bytes_of(second)
+            ):
                 found.add((first.at, second.at))
     return found
+
+
+def check_races(touches: list[ProgramAccess]) -> None:
+    touches = [one for one in touches if one.addresses.size]
+    races = judge_programs(touches).races
+    assert {(race.first.at, race.second.at) for race in races} == pairs_by_byte(touches)
+    for race in races:
+        common = bytes_of(race.first) & bytes_of(race.second)
+        assert set(range(race.low, race.high)) & common
 
 
 @given(DRAWN)
 def test_races_are_those_of_every_byte_by_itself(
     drawn: list[tuple[int, str, list[int], int]],
 ) -> None:
-    touches = [touch(at, *one) for at, one in enumerate(drawn)]
-    touches = [one for one in touches if one.addresses.size]
-    races, _ = judge_programs(touches)
-    found = {(race.first.at, race.second.at) for race in races}
-    assert found == pairs_by_byte(touches)
-    for race in races:
-        common = bytes_of(race.first) & bytes_of(race.second)
-        assert set(range(race.low, race.high)) & common
+    check_races([touch(at, *one) for at, one in enumerate(drawn)])
+
+
+@given(COUNTED)
+def test_atomic_operations_order_what_their_definition_says(
+    drawn: list[tuple[int, str, list[int], AtomicEffect]],
+) -> None:
+    """The programs one after the other, as the interpreter runs them."""
+    in_order = sorted(drawn, key=lambda one: one[0])
+    check_races(
+        [
+            touch(
+                at,
+                program,
+                kind,
+                elements,
+                4,
+                handing if kind == "atomic" else NOTHING,
+            )
+            for at, (program, kind, elements, handing) in enumerate(in_order)
+        ]
+    )
 
 
 def test_one_value_that_all_write_is_no_race_unless_one_reads_it() -> None:
     both = [touch(0, 0, "store", [1], 4), touch(0, 1, "store", [1], 4)._replace(at=1)]
-    assert not judge_programs(both)[0]
-    assert judge_programs([*both, touch(2, 2, "load", [1], 4)])[0]
-    assert judge_programs([both[0], touch(1, 1, "store", [1], 4)])[0]
+    assert not judge_programs(both).races
+    assert judge_programs([*both, touch(2, 2, "load", [1], 4)]).races
+    assert judge_programs([both[0], touch(1, 1, "store", [1], 4)]).races
 
 
-def test_what_may_be_handed_over_is_counted() -> None:
-    touches = [
-        touch(0, 0, "store", [1], 4),
-        touch(1, 0, "atomic", [9], 4),
-        touch(2, 1, "atomic", [9], 4),
-        touch(3, 1, "load", [1], 4),
+def released(*, barriers: int, elements: int) -> list[ProgramAccess]:
+    """One program stores a tensor and releases; another one acquires and loads."""
+    return [
+        touch(0, 0, "store", list(range(elements)), 4),
+        touch(1, 0, "atomic", [9000], 4, BOTH)._replace(syncs=barriers),
+        touch(2, 1, "atomic", [9000], 4, BOTH)._replace(syncs=barriers),
+        touch(3, 1, "load", [1], 4)._replace(syncs=barriers),
     ]
-    assert judge_programs(touches) == ([], 1)
+
+
+def test_a_release_is_of_one_thread_unless_a_barrier_stands_before_it() -> None:
+    found = judge_programs(released(barriers=0, elements=64), warps=4)
+    assert [race.lack for race in found.races] == [MissingEdge.RELEASE]
+    for warps, barriers, elements in ((4, 1, 64), (1, 0, 64), (4, 0, 32)):
+        found = judge_programs(released(barriers=barriers, elements=elements), warps=warps)
+        assert (found.races, found.ordered) == ([], 1)
+
+
+def test_a_volatile_load_may_order_and_is_counted() -> None:
+    touches = released(barriers=1, elements=4)
+    volatile = touches[2]._replace(is_write=False, handing=AtomicEffect.MAYBE)
+    found = judge_programs([*touches[:2], volatile, touches[3]], warps=4)
+    assert (found.races, found.ordered, found.untold) == ([], 0, 1)
+
+
+def lanes_of(at: int, kind: str, elements: list[int], **more: int) -> ProgramAccess:
+    return touch(at, 0, kind, elements, 4)._replace(**more)
+
+
+@given(st.permutations(range(128)), st.sampled_from((2, 4, 8)))
+def test_lanes_race_where_a_warp_reads_what_another_one_stored(
+    order: list[int], warps: int
+) -> None:
+    """With 128 elements and four warps each thread has one; with two warps it has one or two."""
+    store, load = lanes_of(0, "store", list(range(128))), lanes_of(1, "load", order)
+    found = judge_lanes([store, load], warps)
+    layouts = [1, 2] if warps == 2 else [1]
+    parted = [
+        [element // (32 * a) % warps != lane // (32 * b) % warps for a in layouts for b in layouts]
+        for lane, element in enumerate(order)
+        if lane != element
+    ]
+    is_sure, may_race = any(map(all, parted)), any(map(any, parted)) or (warps > 4 and parted != [])
+    assert [race.lack for race in found.races] == ([MissingEdge.BARRIER] if is_sure else [])
+    behind = load._replace(barriers=1, syncs=1)
+    assert judge_lanes([store, behind], warps) == ([], 0, 0)
+    behind_a_sum = load._replace(syncs=1)
+    assert judge_lanes([store, behind_a_sum], warps).races == []
+    assert judge_lanes([store, behind_a_sum], warps).untold == may_race
+    assert judge_lanes([store, load], 1).races == []
+
+
+def test_two_lanes_of_one_store_race_unless_they_store_one_value() -> None:
+    twice = lanes_of(0, "store", [1, 2, 1])
+    assert judge_lanes([twice], 4).races == []
+    other = twice._replace(values=np.array([1, 2, 3], np.uint32))
+    assert [race.lack for race in judge_lanes([other], 4).races] == [MissingEdge.ONE_LANE]
+
+
+def add_to(count):  # type: ignore[no-untyped-def]
+    return count.atomic_add(1)
+
+
+def counts(count):  # type: ignore[no-untyped-def]
+    return add_to(count)
+
+
+def test_atomic_operations_are_found_in_what_a_kernel_calls() -> None:
+    assert uses_atomics(counts)
+    assert not uses_atomics(touch)
+
+
+def judged(device: DeviceServer, file: str) -> tuple[set[str], set[str], Outcome]:
+    """Names of the kernels of a file, and of those in which something is found."""
+    kernels = LAUNCHES / file
+    outcome = device.run(Program((str(kernels),), timeout_s=120), Plan(), is_quiet=True)
+    assert outcome.ending is Ending.FINISHED
+    names = set(re.findall(r"def (\w+_(?:right|wrong))\(", kernels.read_text()))
+    found = {race.first.operation.removeprefix("kernel ") for race in outcome.findings}
+    return names, found, outcome
 
 
 @needs_cuda_torch
-def test_small_kernels_are_judged_right(device: DeviceServer) -> None:
+@pytest.mark.parametrize("file", ["kernels.py", "handing.py", "lanes.py"])
+def test_small_kernels_are_judged_right(device: DeviceServer, file: str) -> None:
     """Of each kernel that is wrong something is found, and nothing of its twin."""
-    outcome = device.run(Program((str(KERNELS),), timeout_s=120), Plan(), is_quiet=True)
-    assert outcome.ending is Ending.FINISHED
-    names = set(re.findall(r"def (\w+_(?:right|wrong))\(", KERNELS.read_text()))
-    found = {race.first.operation.removeprefix("kernel ") for race in outcome.findings}
+    names, found, _ = judged(device, file)
     assert found == {name for name in names if name.endswith("_wrong")}
-    assert len(names) == 2 * len(found) >= 20
+    assert len(names) == 2 * len(found) >= 12
+
+
+@needs_cuda_torch
+def test_what_is_found_names_programs_and_lines(device: DeviceServer) -> None:
+    _, _, outcome = judged(device, "kernels.py")
     race = next(one for one in outcome.findings if one.first.operation == "kernel shift_wrong")
     assert (race.hazard, race.pairs) == (Hazard.WRITE_AFTER_READ, ())
     assert race.first.stack[0][2] == "shift_wrong"
     assert "program 1" in race.second.lane
-    assert any("atomic" in line for line in outcome.not_seen)
+    assert outcome.not_seen[BY_ATOMICS] == 2
+
+
+@needs_cuda_torch
+def test_what_a_second_order_shows_changes_no_value(device: DeviceServer, tmp_path: Path) -> None:
+    """The launch runs once more, from its last program on; the program sees the first run alone."""
+    script = tmp_path / "ticket.py"
+    script.write_text(TICKET)
+    outcome = device.run(Program((str(script),), timeout_s=120), Plan(), is_quiet=True)
+    assert outcome.message == ""
+    assert outcome.not_seen[BY_ATOMICS] >= 1
+
+
+TICKET = """
+import torch, triton, triton.language as tl
+
+@triton.jit
+def ticket(y, total, count):
+    me = tl.program_id(0)
+    tl.store(y + me, tl.atomic_add(count, 1))
+    tl.debug_barrier()
+    if tl.atomic_add(count + 1, 1) == 3:
+        tl.store(total, tl.load(y) + 10 * tl.load(y + 3))
+
+y = torch.zeros(4, device="cuda", dtype=torch.int32)
+count = torch.zeros(2, device="cuda", dtype=torch.int32)
+total = torch.zeros(1, device="cuda", dtype=torch.int32)
+ticket[(4,)](y, total, count)
+assert (y.tolist(), count.tolist(), total.tolist()) == ([0, 1, 2, 3], [4, 4], [30])
+"""

@@ -67,21 +67,6 @@ def test_what_hangs_for_another_reason_is_no_finding(device: DeviceServer, tmp_p
     assert "rank 1 stood at script.py:9" in found.shown.message
 
 
-SECOND = """
-    import os
-    import torch
-
-    for gpu in range(2):
-        torch.ones(4, device=f"cuda:{gpu}")
-"""
-
-
-def test_a_second_gpu_in_one_rank_is_refused(device: DeviceServer, tmp_path: Path) -> None:
-    found = run_text(device, SECOND, tmp_path)
-    assert found.exit_code == 3
-    assert "a second GPU in one process" in found.shown.message
-
-
 HELD = """
     import os
     import racegate, torch

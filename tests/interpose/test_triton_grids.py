@@ -8,12 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from racegate.interpose.kernels.triton_kernels import (
-    as_compiled,
-    noted_addresses,
-    ranges_of,
-    settle_grid,
-)
+from racegate.interpose.kernels.interpreted.accesses import noted_addresses, ranges_of
+from racegate.interpose.kernels.triton_kernels import as_compiled, settle_grid
 
 
 def kernel(source: Any, table: Any, count: int, BLOCK: int = 4) -> None:

@@ -303,9 +303,11 @@ def test_a_failing_script_is_told_from_a_finding_by_its_code(
     codes = {
         (name, words): program(monkeypatch, found, *words).exit_code
         for name, found in (("failed", failed), ("raced", raced))
-        for words in ((), ("--error-exitcode", "99"))
+        for words in ((), ("--error-exitcode", "99"), ("--error-exitcode", "0"))
     }
     assert codes == {
+        ("failed", ("--error-exitcode", "0")): 5,
+        ("raced", ("--error-exitcode", "0")): 0,
         ("failed", ()): 7,
         ("failed", ("--error-exitcode", "99")): 5,
         ("raced", ()): 1,

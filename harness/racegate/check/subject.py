@@ -19,6 +19,7 @@ from racegate.device.cuda.site import CudaSite
 from racegate.device.protocol import DeadlockError, Device, FootprintError
 from racegate.device.recorder import NullRecorder
 from racegate.device.stepping import Stepper
+from racegate.device.virtual.compiled import host_backend
 from racegate.device.virtual.device import VirtualDevice
 from racegate.device.virtual.memo import OpMemo
 from racegate.engine.engine import AsyncEngine
@@ -33,7 +34,6 @@ from racegate.history.schedule import EAGER, Schedule
 from racegate.history.trace import Trace
 from racegate.scenario.settings import DrafterKind
 from racegate.scenario.spec import OwnScenario
-from racegate_kernels.backend import EAGER as EAGER_KERNELS
 
 # A defect may drive the engine against its own assertions: that is a finding, not a failure of
 # the harness.
@@ -165,7 +165,8 @@ class Subject:
         """Runs the engine without recording or observing anything: what the harness costs is
         measured against this.
         """
-        device = VirtualDevice(self.lanes, recorder=NullRecorder(self.lanes))
+        recorder = NullRecorder(self.lanes)
+        device = VirtualDevice(self.lanes, recorder=recorder, backend=host_backend())
         result = self.engine(device, Probe(), None).run()
         device.finish()
         return result
@@ -212,7 +213,7 @@ def virtual_device(lanes: tuple[str, ...], settings: RunSettings) -> VirtualDevi
         lanes,
         chooser=holds if settings.stepper is None else settings.stepper,
         dropped=frozenset() if fault is None else fault.drops,
-        backend=EAGER_KERNELS if fault is None else fault.backend(EAGER_KERNELS),
+        backend=host_backend() if fault is None else fault.backend(host_backend()),
         is_audited=settings.is_audited,
         memo=settings.memo,
     )

@@ -22,7 +22,7 @@ from typing import Annotated, Any, NamedTuple, NoReturn, cast
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from racegate.cli.examples import epilog_of
+from racegate.cli.help.examples import epilog_of
 from racegate.cli.options import fail, say
 from racegate.history import __version__
 from racegate.history.breakage import Caught
@@ -77,6 +77,9 @@ COMMANDS = {
     ),
     "adapter": LazyCommand(
         CommandKind.JUDGE, "foreign.adapter", "Judge an engine of your own, through its adapter."
+    ),
+    "kernels": LazyCommand(
+        CommandKind.JUDGE, "foreign.kernels", "Judge the Triton kernels that a test launches."
     ),
     "gate": LazyCommand(
         CommandKind.JUDGE, "gate", "Run every scenario on the virtual device through all oracles."

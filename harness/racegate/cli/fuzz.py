@@ -8,8 +8,8 @@ from typing import Annotated, NoReturn
 import typer
 from rich.live import Live
 
+from racegate.cli.help.named import FaultOption
 from racegate.cli.options import (
-    FaultOption,
     JsonOption,
     StrictOption,
     benign_of,

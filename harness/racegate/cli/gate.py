@@ -24,13 +24,13 @@ from racegate.cli.ci import (
     with_ci,
     write_reports,
 )
+from racegate.cli.help.named import FaultOption
 from racegate.cli.options import (
     AllCoresOption,
     Audit,
     AuditOption,
     BudgetOption,
     Explore,
-    FaultOption,
     JsonOption,
     ScriptsOption,
     SeedOption,

@@ -82,9 +82,6 @@ def reason_of(error: OSError | ValueError) -> str:
     return (isinstance(error, OSError) and error.strerror) or str(error)
 
 
-ScenarioArgument = Annotated[
-    Path, typer.Argument(metavar="SCENARIO", help="A scenario file, or the name of a script.")
-]
 HoldOption = Annotated[
     list[str] | None, typer.Option("--hold", metavar="'OP until ACCESS'", help="A hold.")
 ]
@@ -129,9 +126,6 @@ RunTimeoutOption = Annotated[
     typer.Option(
         "--timeout", min=0.0, metavar="SECONDS", help="For each run of a program. 0: none."
     ),
-]
-FaultOption = Annotated[
-    str | None, typer.Option("--fault", metavar="NAME", help="A seeded fault (see `faults list`).")
 ]
 TargetOption = Annotated[
     str | None, typer.Option("--target", metavar="NAME", help="A target of a fleet (see `fleet`).")

@@ -13,6 +13,7 @@ from racegate.check.checker import Checker
 from racegate.check.repro.minimise import gone_on
 from racegate.check.repro.search import BUDGET, FailureSighting, search
 from racegate.check.repro.unrealised import with_reasons
+from racegate.cli.help.named import AnyScenarioArgument, FaultOption
 from racegate.cli.options import (
     Audit,
     AuditOption,
@@ -20,7 +21,6 @@ from racegate.cli.options import (
     DeviceOption,
     ExecutionDevice,
     Explore,
-    FaultOption,
     JsonOption,
     PacingOption,
     SeedOption,
@@ -65,9 +65,7 @@ app = typer.Typer(add_completion=False)
 
 @app.command()
 def run(
-    scenario: Annotated[
-        Path | None, typer.Argument(metavar="[SCENARIO]", help="A scenario file, or a name.")
-    ] = None,
+    scenario: AnyScenarioArgument = None,
     trace: Annotated[
         Path | None, typer.Option("--trace", metavar="CSV", help="A request log instead.")
     ] = None,

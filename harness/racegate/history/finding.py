@@ -203,6 +203,23 @@ class Race(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+class KernelTotal(msgspec.Struct, frozen=True, kw_only=True):
+    """The launches of one Triton kernel in a run, looked at from inside.
+
+    name: of the kernel; file, line: where its function stands
+    launches: how many were judged; programs: of all of them, those that touched memory
+    findings: pairs of lines that race; untold: pairs of lines whose order cannot be told
+    """
+
+    name: str
+    file: str
+    line: int
+    launches: int
+    programs: int
+    findings: int
+    untold: int
+
+
 class Cause(msgspec.Struct, frozen=True, kw_only=True):
     """One missing edge. edge: in words; signatures: of the races that it orders, at least one"""
 

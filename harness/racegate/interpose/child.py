@@ -11,7 +11,6 @@ import atexit
 import fcntl
 import gc
 import os
-import runpy
 import sys
 import traceback
 from collections.abc import Callable
@@ -27,7 +26,7 @@ import torch
 from racegate.history.finding import Race, place_name
 from racegate.interpose.compiling import compiled_regions, follow_compiler, import_compiler
 from racegate.interpose.current import ProgramRun, set_run
-from racegate.interpose.debugger import connected
+from racegate.interpose.debugger import stops_at
 from racegate.interpose.device.calls import LoggedRuntime
 from racegate.interpose.device.copies import COPIES
 from racegate.interpose.device.frames import is_program_file
@@ -40,7 +39,8 @@ from racegate.interpose.forkserver import JobServer
 from racegate.interpose.gpu.forward import ForwardLibrary
 from racegate.interpose.gpu.install import GpuDevice
 from racegate.interpose.gpus import GPUS, VIRTUAL_GPU, GpuFacts, facts_seen
-from racegate.interpose.kernels.interpreted.programs import LaunchConflicts, ProgramRace
+from racegate.interpose.kernels.interpreted.accesses import LaunchJudged
+from racegate.interpose.kernels.interpreted.programs import LaunchConflicts
 from racegate.interpose.kernels.memo import Memo
 from racegate.interpose.other_sources import PlaceWatch, read_instead
 from racegate.interpose.outcome import DEVICE, CompileMode, DeviceKind, Ending, Job, Outcome, Plan
@@ -52,8 +52,8 @@ from racegate.interpose.program.failures import (
     words_for,
 )
 from racegate.interpose.program.imports import (
-    import_from,
     imported_from,
+    run_script,
     track_allocator_settings,
 )
 from racegate.interpose.program.install import Installed, enter, install
@@ -64,12 +64,18 @@ from racegate.interpose.program.leftovers import (
     end_leftovers,
 )
 from racegate.interpose.program.names import buffer_name
-from racegate.interpose.program.processes import seen_of_children, track_processes
+from racegate.interpose.program.processes import (
+    PRELOAD,
+    preloaded,
+    seen_of_children,
+    track_processes,
+)
 from racegate.interpose.program.stdin import RewoundInput
 from racegate.interpose.program.timeouts import write_stacks_on_signal
 from racegate.interpose.ranks.group.messages import RankLink
 from racegate.interpose.ranks.holds import holds_of
-from racegate.interpose.ranks.leading import RankSettings, lead, prepare_ranks
+from racegate.interpose.ranks.leading import lead, prepare_ranks
+from racegate.interpose.ranks.processes import RankSettings
 from racegate.interpose.ranks.queue import RankQueue
 from racegate.interpose.ranks.rank import Rank
 from racegate.interpose.run_log import RunTracer, tracer_of
@@ -104,8 +110,7 @@ class Child:
         else:
             library = Library(path)
             self.session = self._session_on(library, listener)
-            on_race = self._name_programs
-            self.installed = install(library, self.session, self.refuse, memo, on_race)
+            self.installed = install(library, self.session, self.refuse, memo, self._note_launch)
         self._kind = kind
         self._name_buffer = name_buffer
         self._result = Path()
@@ -128,10 +133,10 @@ class Child:
             listener=listener,
         )
 
-    def join(self, link: RankLink, ranks: int) -> None:
-        """In the forked process: it is one of so many ranks, which are at the other end."""
+    def join(self, link: RankLink, gpus: int) -> None:
+        """In a process of a run of ranks, which are at the other end. gpus: that it sees"""
         rank = self._rank = Rank(link, self.session, stop=self._stop, refuse=self.refuse)
-        rank.connect(self.installed.calls, self.installed.library, ranks=ranks)
+        rank.connect(self.installed.calls, self.installed.library, gpus=gpus)
 
     def begin(self, job: Job) -> None:
         """In the forked process: this run's plan."""
@@ -181,18 +186,8 @@ class Child:
         if self._rank is not None:
             return RankQueue(plan.holds, self._rank, records=plan.is_recording)
         made, settles, limit_s = self.installed.make_queue, plan.settles, plan.hold_limit_s
-        told = self._debugged(plan.debugger) if plan.debugger else None
+        told = stops_at(plan.debugger, is_program_file, self.session.own) if plan.debugger else None
         return made(plan.holds, settles=settles, limit_s=limit_s, on_landing=told)
-
-    def _debugged(self, place: str) -> Callable[[str], None]:
-        """Stops at a landing. What a person looks at there is nobody's access."""
-        debugger = connected(place, lambda frame: is_program_file(frame.f_code.co_filename))
-
-        def stop(label: str) -> None:
-            with self.session.own():
-                debugger.stop(label)
-
-        return stop
 
     def go_on(self, result: Path) -> None:
         """This process was forked in the middle of a run: what comes of it is another result."""
@@ -244,6 +239,7 @@ class Child:
             imported=imported_from(self._path) if self._path else 0,
             places=self._places.seen(),
             waits=session.recorder.prices,
+            kernels=self._in_launches.kernels(),
         )
         data = msgspec.json.encode(outcome)
         if self._kept_open is None:
@@ -299,24 +295,15 @@ class Child:
         allocated = freed if reused_at is not None else session.origins.allocated(conflict.low)
         self._named[id(conflict)] = NamedConflict(conflict, name, reused_at, allocated)
 
-    def _name_programs(self, kernel: str, race: ProgramRace) -> None:
-        """Two programs of a launch race."""
-        name = self._buffer(race.low, race.high)
-        self._in_launches.add(kernel, race, stack=self.session.stack(), buffer=name)
+    def _note_launch(self, launch: LaunchJudged) -> None:
+        names = [self._buffer(race.low, race.high) for race in launch.races]
+        self._in_launches.add(launch, stack=self.session.stack() if names else (), buffers=names)
 
 
 def run_program(child: Child, argv: list[str], path: str = "") -> int:
     """Runs a script, or `-m` a module, as Python would; returns its exit code. path: as of a Job"""
-    is_module = argv[0] == "-m"
-    sys.argv = argv[1:] if is_module else argv
-    sys.path.insert(0, os.getcwd() if is_module else str(Path(argv[0]).resolve().parent))
-    if path:
-        import_from(path)
     try:
-        if is_module:
-            runpy.run_module(argv[1], run_name="__main__", alter_sys=True)
-        else:
-            runpy.run_path(argv[0], run_name="__main__")
+        run_script(argv, path)
         code, message = 0, ""
     except SystemExit as exit:
         code, message = code_of_exit(exit), ""
@@ -324,9 +311,7 @@ def run_program(child: Child, argv: list[str], path: str = "") -> int:
         child.finish(Ending.INTERRUPTED, INTERRUPTED)
         return INTERRUPTED
     except BaseException as error:  # noqa: BLE001  the script's own failure, told as Python tells it
-        traceback.print_exception(
-            type(error), error, program_part(error.__traceback__, below=__file__)
-        )
+        traceback.print_exception(type(error), error, program_part(error.__traceback__))
         if missing := missing_for(error):
             child.refuse(missing)
         if is_ours(error):
@@ -350,15 +335,25 @@ def leave(code: int) -> NoReturn:
 def run_ranks(child: Child, job: Job) -> None:
     """Runs the program as ranks, each in a process of its own, and writes what they came to."""
 
-    def begin(seat: RankSettings, link: RankLink) -> NoReturn:
-        child.join(link, seat.ranks)
+    def job_of(seat: RankSettings) -> Job:
         plan = msgspec.structs.replace(job.plan, holds=holds_of(seat.rank, job.plan.holds))
-        child.begin(msgspec.structs.replace(job, plan=plan, result=seat.result, stacks=seat.stacks))
+        return msgspec.structs.replace(job, plan=plan, result=seat.result, stacks=seat.stacks)
+
+    def begin(seat: RankSettings, link: RankLink) -> NoReturn:
+        child.join(link, seat.gpus)
+        child.begin(job_of(seat))
         leave(run_program(child, list(job.argv), job.path))
 
-    outcome = lead(job.ranks, Path(job.stacks), begin, is_quiet=job.is_quiet)
-    outcome = msgspec.structs.replace(outcome, holds=job.plan.holds)
-    Path(job.result).write_bytes(msgspec.json.encode(outcome))
+    outcome = lead(
+        job.ranks,
+        Path(job.stacks),
+        begin,
+        gpus=job.gpus or job.ranks,
+        job=lambda seat: msgspec.json.encode(job_of(seat)),
+        is_quiet=job.is_quiet,
+    )
+    told = msgspec.structs.replace(outcome, holds=job.plan.holds)
+    Path(job.result).write_bytes(msgspec.json.encode(told))
     leave(0)
 
 
@@ -369,7 +364,7 @@ def serve(child: Child, server: JobServer[Job], stdin: RewoundInput) -> None:
         stdin.rewind()
         if job.compiles:
             import_compiler()
-        if job.ranks:
+        if job.is_led:
             prepare_ranks()
         if server.fork(partial(end_leftovers, is_told=not job.is_quiet)) is None:
             continue
@@ -377,7 +372,7 @@ def serve(child: Child, server: JobServer[Job], stdin: RewoundInput) -> None:
             nothing = os.open(os.devnull, os.O_WRONLY)
             os.dup2(os.open(job.stdout, os.O_WRONLY) if job.stdout else nothing, 1)
             os.dup2(nothing, 2)
-        if job.ranks:
+        if job.is_led:
             run_ranks(child, job)
         child.begin(job)
         leave(run_program(child, list(job.argv), job.path))
@@ -388,8 +383,8 @@ def main(prepare: Callable[[], None] = lambda: None) -> None:
     stdin = RewoundInput(sys.argv[1])
     server = JobServer.of_arguments(sys.argv[2:4], Job)
     adopt_orphans()
-    library = Path(os.environ.pop("LD_PRELOAD").partition(":")[0])
-    child = Child(library, kind=DeviceKind(os.environ.pop(DEVICE)))
+    os.environ[PRELOAD] = os.environ.pop("LD_PRELOAD")
+    child = Child(preloaded(), kind=DeviceKind(os.environ.pop(DEVICE)))
     prepare()
     gc.collect()
     gc.freeze()  # torch's own objects are many, and no run has to look for garbage among them

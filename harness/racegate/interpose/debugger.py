@@ -12,7 +12,7 @@ import tempfile
 import threading
 from bdb import Bdb
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from pdb import Pdb
 from types import FrameType
@@ -70,6 +70,21 @@ def connected(place: str, is_shown: Callable[[FrameType], bool]) -> LandingStop:
     peer = socket.socket(socket.AF_UNIX)
     peer.connect(place)
     return LandingStop(is_shown, stdin=peer.makefile("r"), stdout=peer.makefile("w"))
+
+
+def stops_at(
+    place: str, is_shown: Callable[[str], bool], own: Callable[[], AbstractContextManager[None]]
+) -> Callable[[str], None]:
+    """Stops at a landing. is_shown: by its file, whether a frame is; own: inside, what a person
+    looks at is nobody's access
+    """
+    debugger = connected(place, lambda frame: is_shown(frame.f_code.co_filename))
+
+    def stop(label: str) -> None:
+        with own():
+            debugger.stop(label)
+
+    return stop
 
 
 @contextmanager

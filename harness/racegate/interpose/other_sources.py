@@ -19,6 +19,7 @@ from typing import IO
 import torch
 
 from racegate.interpose.device.session import Session
+from racegate.interpose.native.streams import current_stream, handle_of
 from racegate.interpose.outcome import PlaceSeen
 from racegate.interpose.program.names import expressions
 
@@ -77,7 +78,7 @@ class PlaceWatch:
             return
         frame = sys._getframe(1)
         with self._session.own():
-            handle = torch._C._cuda_getCurrentRawStream(torch.cuda.current_device())
+            handle = current_stream()
             self._current.setdefault(key, set()).add(handle)
             self._see_streams(key, frame)
             self._see_tensors(key, frame, asked)
@@ -88,7 +89,7 @@ class PlaceWatch:
         for name, value in expressions(frame):
             with suppress(Exception):
                 if isinstance(value, torch.cuda.Stream):
-                    found.setdefault(value.cuda_stream, []).append(name)
+                    found.setdefault(handle_of(value), []).append(name)
         known = self._named.setdefault(key, found)
         for handle, names in found.items():
             before = known.get(handle, names)

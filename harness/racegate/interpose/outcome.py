@@ -8,7 +8,7 @@ from itertools import zip_longest
 
 import msgspec
 
-from racegate.history.finding import Race
+from racegate.history.finding import KernelTotal, Race
 from racegate.history.schedule import AccessPlace, Holds
 from racegate.interpose.gpus import GpuFacts
 from racegate.interpose.ranks.group.findings import RankFinding
@@ -85,6 +85,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     memory_bytes: what the virtual device has, 0 for what its GPU has
     gpu: which of `GPUS` it says that it is; empty for none of them, with half of the host's memory
     ranks: as how many ranks it runs, each a process; 0: as one process without ranks
+    gpus: how many the program sees, 0: one, or one for each rank
     path: a folder whose packages come before all others; empty for none
     compiling: how compiled regions run; None: as they were compiled where this torch and this
         device can; compiles: the program is known to have some, so the compiler is imported once
@@ -101,6 +102,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     memory_bytes: int = 0
     gpu: str = ""
     ranks: int = 0
+    gpus: int = 0
     path: str = ""
     compiling: CompileMode | None = None
     compiles: bool = False
@@ -108,6 +110,11 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     is_quiet: bool = False
     sources: Sources = ()
     stdout: str = ""
+
+    @property
+    def is_led(self) -> bool:
+        """Whether its processes have a leader, which those come to that the program starts."""
+        return bool(self.ranks or self.gpus)
 
 
 class Observation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -154,6 +161,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     imported: modules that came from the folder of its job
     places: what was in scope where a run with other sources asked, by the key it asked with
     waits: of a run with other sources, what each wait cost, by its `file:line`
+    kernels: the Triton kernels that it launched, in the order of their first launch
     """
 
     ending: Ending
@@ -175,6 +183,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     imported: int = 0
     places: dict[str, PlaceSeen] = {}
     waits: dict[str, WaitTotal] = {}
+    kernels: tuple[KernelTotal, ...] = ()
 
     @property
     def seen(self) -> tuple[object, ...]:

@@ -60,13 +60,21 @@ def script_file(given: Path, below: str = "") -> Path:
     """
     if given.suffix == ".toml" or given.parent != Path() or os.path.lexists(given):
         return given
-    folders = [place / below for place in (Path("scenarios"), shipped_scripts())]
-    known = {path.stem: path for folder in folders[::-1] for path in _scripts_in(folder)}
-    wanted = given.name.replace("-", "_")
+    known, wanted = named_scripts(below), given.name.replace("_", "-")
     if wanted in known:
         return known[wanted]
-    near = near_it(given.name, (name.replace("_", "-") for name in known))
+    near = near_it(given.name, known)
     raise ScenarioError(str(given), "$", f"no such file, and no script of that name{near}")
+
+
+def named_scripts(below: str = "") -> dict[str, Path]:
+    """Scripts by the names that `script_file` takes, with its `below`."""
+    folders = [place / below for place in (Path("scenarios"), shipped_scripts())]
+    return {
+        path.stem.replace("_", "-"): path
+        for folder in folders[::-1]
+        for path in _scripts_in(folder)
+    }
 
 
 def load_for(target: str, path: Path) -> Scenario:

@@ -5,38 +5,9 @@ The names say which: of a kernel `x_right` nothing may be found, of `x_wrong` so
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
-import torch
 import triton
 import triton.language as tl
-
-N, B = 64, 16
-GRID = (N // B,)
-LAUNCHES: list[tuple[Any, Callable[[], tuple[Any, ...]]]] = []
-
-
-def launched(*make: Callable[[], Any]) -> Callable[[Any], Any]:
-    """A kernel that is launched on these arguments, and the number of elements of a block."""
-
-    def note(kernel: Any) -> Any:
-        LAUNCHES.append((kernel, lambda: tuple(one() for one in make)))
-        return kernel
-
-    return note
-
-
-def numbers() -> torch.Tensor:
-    return torch.arange(N, device="cuda", dtype=torch.float32)
-
-
-def zeros() -> torch.Tensor:
-    return torch.zeros(N, device="cuda")
-
-
-def counter() -> torch.Tensor:
-    return torch.zeros(1, device="cuda", dtype=torch.int32)
+from launched import counter, launch_all, launched, numbers, zeros
 
 
 @launched(numbers, zeros)
@@ -216,11 +187,5 @@ def table_wrong(x, y, N: tl.constexpr, B: tl.constexpr):
     tl.store(x + tl.program_id(0) * B + at, tl.load(x + at) + 1)
 
 
-def main() -> None:
-    for kernel, make in LAUNCHES:
-        kernel[GRID](*make(), N=N, B=B)
-    torch.cuda.synchronize()
-
-
 if __name__ == "__main__":
-    main()
+    launch_all()

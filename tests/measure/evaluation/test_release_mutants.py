@@ -89,6 +89,10 @@ class EditedEngine:
 
     start_s = cpu_s = 0.0
 
+    def __init__(self, cell: EngineCell) -> None:
+        is_aligned = "align" in cell.settings
+        self._source = RUNNER.replace("100\n", "5  \n") if is_aligned else RUNNER
+
     def run(
         self,
         scenario: Scenario,
@@ -98,10 +102,10 @@ class EditedEngine:
         timeout_s: float | None = None,
         traces: bool = False,
     ) -> ReleaseRun:
-        source = RUNNER
+        source = self._source
         if edit is not None:
             assert edit.module == "vllm.runner"
-            source = RUNNER[: edit.start] + edit.text + RUNNER[edit.end :]
+            source = source[: edit.start] + edit.text + source[edit.end :]
             if edit.start < RUNNER.index("def count"):
                 told = f"vllm.runner {NOT_EDITED}"
                 return ReleaseRun(ending=Ending.NOT_MODELLED, message=told)
@@ -120,7 +124,7 @@ class EditedEngine:
 
 @contextmanager
 def opened(cell: EngineCell, **options: object) -> Iterator[OpenedEngine]:
-    engine = cast(Engine, EditedEngine())
+    engine = cast(Engine, EditedEngine(cell))
     yield OpenedEngine(cell, engine, engine, dict)
 
 
@@ -207,3 +211,31 @@ def test_it_goes_on_where_it_was_and_takes_reasons(release: Path) -> None:
     assert fates.count("equivalent") == len(survivors) and "survived" not in fates
     assert ran.exit_code == ExitCode.CLEAN
     assert "the limit is never reached" in page.read_text() and "`never`" in page.read_text()
+
+
+def test_what_nobody_notices_is_judged_with_other_options_too(release: Path) -> None:
+    keep, page = release / "keep.jsonl", release / "page.md"
+    _, first = mutate(release, "--keep", str(keep))
+    also = ("--also", "--cache-mode align", "--markdown", str(page))
+    _, found = mutate(release, "--keep", str(keep), *also)
+    before, after = ({one["key"]: one for one in of["report"]["results"]} for of in (first, found))
+    assert before.keys() == after.keys()
+    (noticed,) = [one for one in after.values() if one["after"] == "return total"]
+    assert before[noticed["key"]]["fate"] == "survived"
+    assert (noticed["fate"], noticed["by"]) == ("killed", "three_rows, v1 align")
+    assert noticed["key"] not in found["missing"]
+    assert '--also "--cache-mode align"' in page.read_text()
+    assert keep.with_name("keep-v1-align.jsonl").exists()
+
+
+def test_what_is_said_to_change_nothing_has_to_do_so_with_other_options(release: Path) -> None:
+    _, first = mutate(release)
+    reasons = release / "equivalent.toml"
+    survivors = [one for one in first["report"]["results"] if one["after"] == "return total"]
+    reasons.write_text(entries(survivors, "the limit is never reached"))
+    arguments = ["vllm", "mutate", "--release", "1.0", "--file", "runner.py", "--sample", "50"]
+    arguments += ["--scenarios", str(release / "scripts"), "--equivalent", str(reasons)]
+    ran = CliRunner().invoke(app, [*arguments, "--also", "--cache-mode align"])
+    assert ran.exit_code == ExitCode.BAD_INPUT and "delete the entry" in ran.output
+    wrong = CliRunner().invoke(app, [*arguments, "--also", "--cash-mode align"])
+    assert wrong.exit_code == ExitCode.BAD_INPUT and "No such option" in wrong.output

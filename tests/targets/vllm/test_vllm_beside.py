@@ -312,3 +312,14 @@ def test_tokens_that_only_the_base_delivers_are_missed() -> None:
     changed = beside(base, ReleaseRun(ending=Ending.FINISHED)).changed
     assert changed is not None
     assert changed.message == "request A: delivered tokens is absent, in the base (1,)"
+
+
+def test_a_field_that_one_version_alone_keeps_is_no_change() -> None:
+    base = ran(observed(2, "kept in the runner", old={"A": 1}, length={"A": 5, "B": 6}))
+    same = ran(observed(2, "kept in the runner", new=[3], length={"A": 5, "B": 6}))
+    assert beside(base_of(base), same).code is ExitCode.CLEAN
+    other = ran(observed(2, "kept in the runner", new=[3], length={"A": 5, "B": 7}))
+    found = beside(base_of(base), other).findings[0]
+    assert found.message == "step 2, request B: kept in the runner.length is 7, in the base 6"
+    elsewhere = ran(observed(2, "metadata", length={"A": 5}, old=1))
+    assert beside(base_of(elsewhere), ran(observed(2, "metadata", length={"A": 5}))).findings

@@ -19,14 +19,17 @@ from racegate.targets.common.judge import unmet_expectations
 from racegate.targets.common.wire import PENALISED, ReleaseRun
 from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.inside.conditions import (
+    SORTS,
     ModulusGrammars,
     leave_blocks,
     limit_drafts,
+    narrowed_as,
     watch_conditions,
+    words_of,
 )
-from racegate.targets.vllm.inside.scripted.model import VOCAB, Script
+from racegate.targets.vllm.inside.scripted.model import VOCAB, WIDTH, Script
 from racegate.targets.vllm.inside.watch import RunnerWatch
-from racegate.targets.vllm.wire import ModelRunner, StateMode
+from racegate.targets.vllm.wire import REQUESTS_MAX, ModelRunner, StateMode
 
 ONE = Request(name="A", arrive=0, prompt=(1, 2, 3), max_tokens=9)
 SCENARIO = Scenario(name="s", title="t", requests=(ONE,))
@@ -133,3 +136,24 @@ def test_prefixes_need_a_mode_that_caches_them() -> None:
     cells = {m: Cell(release="1", runner=ModelRunner.V1, mode=m) for m in StateMode}
     assert "cache-mode align" in cells[StateMode.NONE].cannot_run(hits)
     assert cells[StateMode.ALIGN].cannot_run(hits) == ""
+
+
+@given(
+    sort=st.integers(0, SORTS - 1),
+    index=st.integers(0, REQUESTS_MAX - 1),
+    is_drafted=st.booleans(),
+)
+def test_what_a_request_is_sampled_with_forbids_no_token_of_its_own(
+    *, sort: int, index: int, is_drafted: bool
+) -> None:
+    own = range(index * WIDTH, (index + 1) * WIDTH)
+    asked = narrowed_as(sort, own, is_drafted=is_drafted)
+    assert set(own) <= set(asked.get("allowed_token_ids", own))
+    assert set(own).isdisjoint(asked.get("stop_token_ids", ()))
+    assert set(own).isdisjoint(word[-1] for word in words_of(own))
+    assert not is_drafted or not asked.keys() & {"min_p", "logit_bias"}
+
+
+def test_rows_of_different_sorts_are_sampled_with_different_parameters() -> None:
+    asked = [narrowed_as(sort, range(64, 128), is_drafted=False) for sort in range(SORTS)]
+    assert all(one != other for one in asked for other in asked if one is not other)

@@ -117,6 +117,8 @@ MISTAKES = [
     (7, "tokens", [[38, 0, 52]],
      "step 1: drafts.tokens 2 of request A in row 0: 0 used, 52 true"),
     (9, "at", [-1], "step 2: previous rows.at of request A in row 0: -1 used, 0 true"),
+    (10, "drafted", [False],
+     "step 2: metadata.drafted of request A in row 0: 0 used, 1 true"),
     (10, "accepted", [4], "step 2: accepted count of request A in row 0: 4 used, 1 true"),
     (10, "spec_state_indices_tensor", [[2, 3, 4]],
      "step 2: metadata.spec_state_indices_tensor of request A: [2, 3, 4] used, [1, 2, 3] true"),
@@ -232,6 +234,18 @@ def test_where_the_drafter_was_not_run_zeros_stand_for_drafts() -> None:
     then = (3, "accepted", {"rows": ["A"], "counts": [1], "rejected": [3]})
     model = (3, "inputs of the model", inputs)
     assert untrue([*seen, step, again, batch, model, then]) == []
+
+
+def test_a_row_that_begins_with_one_token_is_padded_with_zeros_and_not_with_drafts() -> None:
+    says = script()
+    batch = (1, "metadata", {"rows": ["A"], "drafted": [True], "query_start": [0, 4],
+                             "seq_lens": [7], "group": 0})  # fmt: skip
+    inputs = {"tokens": [says.prompt(0)[3], 0, 0, 0], "positions": [3, 4, 5, 6]}
+    then = (1, "accepted", {"rows": ["A"], "counts": [1], "rejected": [3]})
+    seen = [scheduled(1, A=(4, 3, 3, 4)), batch, (1, "inputs of the model", inputs), then]
+    assert untrue(seen) == []
+    drafted = {**inputs, "tokens": [says.prompt(0)[3], says.draft_at(0, 4), 0, 0]}
+    assert untrue([*seen[:2], (1, "inputs of the model", drafted), then])
 
 
 def test_not_more_is_told_than_somebody_reads() -> None:

@@ -22,10 +22,10 @@ from racegate.cli.ci import (
 from racegate.cli.foreign.pictures import cause_page, write_causes
 from racegate.cli.foreign.searching import minimised_file, search_target
 from racegate.cli.foreign.selection import ExceptOption, without
+from racegate.cli.help.named import ScenarioArgument
 from racegate.cli.options import (
     HoldOption,
     JsonOption,
-    ScenarioArgument,
     ScriptsOption,
     StrictOption,
     WitnessesOption,

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from racegate.cli.help.named import ReleaseOption
 from racegate.cli.options import PathOption
 from racegate.scenario.spec import DRAFT_LEN_MAX
 from racegate.targets.common.wire import Fidelity
@@ -22,10 +23,6 @@ from racegate.targets.vllm.wire import (
     ProposerKind,
     StateMode,
 )
-
-ReleaseOption = Annotated[
-    str, typer.Option("--release", metavar="X", help="A version, as the package index has it.")
-]
 
 
 def vllm_cell(

@@ -20,7 +20,8 @@ from racegate.cli.ci import (
     with_ci,
     write_checked,
 )
-from racegate.cli.foreign.cells import ReleaseOption, scheduler_cell
+from racegate.cli.foreign.cells import scheduler_cell
+from racegate.cli.foreign.changed import ChangedOption, changed_only
 from racegate.cli.foreign.pictures import (
     WitnessOf,
     write_causes,
@@ -29,11 +30,11 @@ from racegate.cli.foreign.pictures import (
 )
 from racegate.cli.foreign.searching import minimised_file, search_target
 from racegate.cli.foreign.selection import ExceptOption, fitting, without
+from racegate.cli.help.named import ReleaseOption, ScenarioArgument
 from racegate.cli.options import (
     HoldOption,
     JsonOption,
     LogOption,
-    ScenarioArgument,
     ScriptsOption,
     StrictOption,
     WitnessesOption,
@@ -54,6 +55,7 @@ from racegate.history.schedule import parse_holds
 from racegate.interpose.errors import BadInput
 from racegate.jobs.foreign.bases import Bases, base_cell
 from racegate.jobs.foreign.beside import ComparedRun, compare, compared_run
+from racegate.jobs.foreign.changes import KnownLines
 from racegate.jobs.foreign.opened import TargetOptions
 from racegate.jobs.foreign.releases import (
     OpenedEngine,
@@ -181,6 +183,7 @@ def gate(
     scenarios: ScriptsOption = None,
     left_out: ExceptOption = None,
     against: AgainstOption = None,
+    changed: ChangedOption = None,
     runs: RunsOption = RUNS_MAX,
     strict: StrictOption = None,
     witness: WitnessesOption = None,
@@ -202,9 +205,12 @@ def gate(
     folder = folder_of_scripts(scenarios, packaging.name)
     loaded = without(loaded_scripts_for(packaging.title, folder), left_out)
     loaded = loaded if scenarios is not None else fitting(loaded, cell.cannot_run)
-    bases = {}
-    if against is not None:
-        base = _reopened(base_cell(cell, against), runs, log)
+    bases, of_base = {}, None if against is None else base_cell(cell, against)
+    if changed:
+        lines = None if of_base is None else KnownLines(of_base, lambda: started(of_base, log))
+        loaded = changed_only(loaded, cell, lines)
+    if of_base is not None:
+        base = _reopened(of_base, runs, log)
         bases = Bases(base, settings=(runs,)).judged([scenario for _, scenario in loaded])
     shown: list[RunResult] = []
     reasons = ci.reasons()

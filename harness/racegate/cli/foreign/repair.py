@@ -10,7 +10,8 @@ from typing import Annotated
 
 import typer
 
-from racegate.cli.foreign.torch import MemoryOption, SearchProgress
+from racegate.cli.foreign.torch import SearchProgress
+from racegate.cli.foreign.virtual import MemoryOption
 from racegate.cli.options import JsonOption, RunTimeoutOption, place_to_write, say, tell, write_text
 from racegate.history.exit_code import ExitCode
 from racegate.history.schedule import Holds, parse_holds
@@ -137,4 +138,7 @@ def export(
     with open_device(stdout=PrintPlace.STDERR) as device:
         text = export_test(device, program, known.signature, parse_holds(known.holds))
     write_text(pytest, text)
-    say(f"wrote {pytest}: pytest {pytest} on a GPU, or racegate torch run -m pytest {pytest}")
+    say(
+        f"wrote {pytest}: pytest {pytest} on a GPU, or, without one, racegate torch run "
+        f"--error-exitcode 0 -m pytest {pytest}"
+    )

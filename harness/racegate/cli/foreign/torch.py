@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -30,6 +30,14 @@ from racegate.cli.foreign.versions import (
     code_beside,
     compared_with,
 )
+from racegate.cli.foreign.virtual import (
+    CompileOption,
+    GpusOption,
+    MemoryOption,
+    RanksOption,
+    ranks_for,
+)
+from racegate.cli.help.named import GpuOption
 from racegate.cli.options import (
     JsonOption,
     RunTimeoutOption,
@@ -49,8 +57,6 @@ from racegate.history.exit_code import ExitCode
 from racegate.history.gates.results import gated
 from racegate.history.replayed import ReplaySummary
 from racegate.history.schedule import parse_holds
-from racegate.interpose.errors import BadInput
-from racegate.interpose.gpus import GPUS
 from racegate.interpose.outcome import CompileMode, DeviceKind
 from racegate.jobs.foreign.draws import ScenarioDraw
 from racegate.jobs.foreign.opened import NUMBER, TargetOptions
@@ -85,16 +91,6 @@ from racegate.targets.program.workflow.witness import (
 app = typer.Typer(no_args_is_help=True, help="Judge a PyTorch program, unmodified, without a GPU.")
 
 
-def _bytes_of(size: str | int) -> int:
-    """Of `512M` or `8G`; the default is a number. Raises BadInput."""
-    if isinstance(size, int):
-        return size
-    found = re.fullmatch(r"([1-9]\d{0,5})([MG])", size)
-    if found is None:
-        raise BadInput(f"--memory {size}: a number and M or G (MiB or GiB) is expected, as in 8G")
-    return int(found[1]) << (20 if found[2] == "M" else 30)
-
-
 DeviceKindOption = Annotated[DeviceKind, typer.Option(help="The virtual device, or a real GPU.")]
 HoldOption = Annotated[
     list[str] | None,
@@ -103,48 +99,6 @@ HoldOption = Annotated[
 NotReadyOption = Annotated[
     int, typer.Option(min=0, help='With --hold: how often queries are answered "not ready".')
 ]
-CompileOption = Annotated[
-    CompileMode | None,
-    typer.Option(
-        "--compile",
-        show_default=False,
-        help="How regions run that torch.compile is given: as Inductor compiled them, or as plain "
-        "Python. As compiled, if it is not given and this torch can.",
-    ),
-]
-MemoryOption = Annotated[
-    int,
-    typer.Option(
-        metavar="SIZE",
-        parser=_bytes_of,
-        show_default=False,
-        help="Of the virtual device, as 8G, in the place of that of --gpu or half of the host's.",
-    ),
-]
-GpuOption = Annotated[
-    str,
-    typer.Option(
-        "--gpu",
-        metavar="NAME",
-        show_default=False,
-        help=f"What the virtual device says that it is: {', '.join(GPUS)}.",
-    ),
-]
-
-
-RanksOption = Annotated[
-    int,
-    typer.Option(
-        "--ranks",
-        min=0,
-        max=64,
-        metavar="N",
-        show_default=False,
-        help="Run it as N ranks, as torchrun would, each with a virtual GPU, and judge them all.",
-    ),
-]
-
-
 SuppressionsOption = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Findings to let stand, with reasons.")
 ]
@@ -152,10 +106,11 @@ ErrorCodeOption = Annotated[
     int | None,
     typer.Option(
         "--error-exitcode",
-        min=1,
+        min=0,
         max=125,
         metavar="N",
-        help="End with N for a finding, and with the script's own code if that fails by itself.",
+        help="End with N for a finding, and with the script's own code if that fails by itself; 0 "
+        "where tests race on purpose and judge it themselves.",
     ),
 ]
 
@@ -190,6 +145,7 @@ def run(
     gpu: GpuOption = "",
     memory: MemoryOption = 0,
     ranks: RanksOption = 0,
+    gpus: GpusOption = 0,
     compiling: CompileOption = None,
     timeout: RunTimeoutOption = 0.0,
     error_exitcode: ErrorCodeOption = None,
@@ -214,8 +170,9 @@ def run(
         memory_bytes=memory,
         gpu=gpu,
         compiling=compiling,
-        ranks=_ranks_for(ranks, witness, trace_out),
+        ranks=ranks_for(ranks, gpus, witness, trace_out),
     )
+    checked = replace(checked, gpus=gpus)
     stdout, holds, base = _print_place(json), parse_holds(hold or ()), against.base_of(checked)
     with open_device(device, stdout=stdout) as opened, SearchProgress() as progress:
         how = partial(judge_on, explores=explores, runs_max=runs, suppressions=known)
@@ -223,11 +180,11 @@ def run(
         if holds:
             verdicts = suppressing(under(opened, checked, holds, polls=not_ready), known)
         else:
-            is_new = no_store or not explores or ranks
+            is_new = no_store or not explores or ranks or gpus
             verdicts = ask() if is_new else _behind_last_failures(ask, device, opened, checked)
         write_run_trace(trace_out, ProgramTarget(opened, checked).run, shlex.join(program))
         beside = compared_with(how, opened, base, verdicts, checked)
-    told = _told_again(device, memory=memory, gpu=gpu, compiling=compiling, ranks=ranks)
+    told = _told_again(device, memory=memory, gpu=gpu, compiling=compiling, ranks=ranks, gpus=gpus)
     command, benign = shlex.join([*told, *program]), benign_of(strict)
     verdicts = msgspec.structs.replace(verdicts, benign=benign)
     judged = with_comparison(result_of_program(verdicts, command, device), beside)
@@ -238,15 +195,6 @@ def run(
     write_results_page(html, [result])
     _save(verdicts, checked, witness, _told_again(device))
     raise typer.Exit(code if error_exitcode is None else _told_apart(code, result, error_exitcode))
-
-
-def _ranks_for(ranks: int, witness: Path | None, trace_out: Path | None) -> int:
-    """The ranks. Ends the command where something is to be written that does not have them."""
-    if ranks and witness is not None:
-        fail("--witness keeps no ranks: leave it out; --hold runs what was found again")
-    if ranks and trace_out is not None:
-        fail("--trace-out has the run of one process: leave --ranks out")
-    return ranks
 
 
 def _print_place(json: str | None) -> PrintPlace:
@@ -306,11 +254,12 @@ def _tell_ci(
 
 def _told_apart(code: int, result: ProgramResult, error_exitcode: int) -> int:
     """With --error-exitcode: a code of the caller's for a finding, and the script's own for its
-    failure.
+    failure. 0 is no code of a finding: the script's own stands, also beside one.
     """
-    if code == ExitCode.FINDING:
+    if code == ExitCode.FINDING and error_exitcode:
         return error_exitcode
-    return result.exit_code if code == ExitCode.SCRIPT_FAILED else code
+    is_own = code in (ExitCode.FINDING, ExitCode.SCRIPT_FAILED)
+    return result.exit_code if is_own else code
 
 
 @app.command(context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True})
@@ -374,6 +323,7 @@ def _told_again(
     gpu: str = "",
     compiling: CompileMode | None = None,
     ranks: int = 0,
+    gpus: int = 0,
 ) -> list[str]:
     """The options of the device, as commands that are printed repeat them."""
     if device is not DeviceKind.VIRTUAL:
@@ -381,6 +331,7 @@ def _told_again(
     told = ["--gpu", gpu] if gpu else []
     told += ["--memory", f"{memory >> 20}M"] if memory else []
     told += ["--ranks", str(ranks)] if ranks else []
+    told += ["--gpus", str(gpus)] if gpus else []
     return told + (["--compile", compiling.value] if compiling else [])
 
 

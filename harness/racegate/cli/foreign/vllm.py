@@ -4,10 +4,13 @@ worth: how many mutants of a release it notices.
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import click
 import typer
 
 from racegate.cli.foreign.cells import vllm_cell
@@ -64,6 +67,14 @@ def mutate(
         Path | None,
         typer.Option(metavar="FILE", help="What would notice those that survive, likewise."),
     ] = None,
+    also: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="OPTIONS",
+            help="Judge what nobody notices with these options too (`--cache-mode align`); "
+            "can be repeated.",
+        ),
+    ] = None,
     scenarios: ScriptsOption = None,
     left_out: ExceptOption = None,
     log: LogOption = None,
@@ -77,7 +88,7 @@ def mutate(
         if find_spec(library) is None:
             fail(f"mutating the source needs {library}: pip install 'racegate[test]'")
     # Only here is libcst needed, and what measures the tool.
-    from racegate.measure.evaluation.foreign.job import mutate_release
+    from racegate.measure.evaluation.foreign.job import judged_elsewhere, mutate_release
     from racegate.measure.evaluation.foreign.results import ReleaseSpec
     from racegate.measure.evaluation.source.results import score_of
     from racegate.report.measured.faults import print_source_mutants, render_release_mutants
@@ -93,21 +104,42 @@ def mutate(
         equivalent=equivalent,
         missing=missing,
     )
+    others = [_other_cell(cell, options) for options in also or ()]
+    scripts = [scenario for _, scenario in loaded]
     with started(cell, log) as opened, measured("mutants") as on_done:
-        scripts = [scenario for _, scenario in loaded]
         made = mutate_release(EditedRelease(opened), cell, scripts, asked, on_done=on_done)
+    for other in others:
+        with started(other, log) as opened, measured("mutants") as on_done:
+            edited = EditedRelease(opened)
+            made = judged_elsewhere(made, edited, other, scripts, asked, on_done=on_done)
     found = ReleaseMutationObject(schema=SCHEMA, environment=environment(), mutation=made)
     tell(json, found, lambda: print_source_mutants(stdout_console(), made.report))
     if markdown is not None:
-        write_text(markdown, render_release_mutants(found, _command(cell, asked)))
+        write_text(markdown, render_release_mutants(found, _command(cell, asked, also or ())))
     raise typer.Exit(0 if score_of(made.report.results).is_full else 1)
 
 
-def _command(cell: Cell, asked: ReleaseSpec) -> str:
+def _other_cell(cell: Cell, options: str) -> Cell:
+    """The same release and runner with other options. Raises typer.Exit through `fail` for options
+    that there are not.
+    """
+    asked = typer.Typer(add_completion=False)
+    asked.command()(vllm_cell)
+    place = shlex.split(" ".join((*cell.place_options, f"--runner {cell.runner}", options)))
+    try:
+        found = typer.main.get_command(asked).main(place, "--also", standalone_mode=False)
+    except click.ClickException as error:
+        fail(f"--also {options!r}: {error.format_message()}")
+    assert isinstance(found, Cell)
+    return found
+
+
+def _command(cell: Cell, asked: ReleaseSpec, also: Sequence[str]) -> str:
     """What makes the same page again."""
     _, *options = cell.command
     files = {"--keep": asked.keep, "--equivalent": asked.equivalent, "--missing": asked.missing}
     options += [f"--sample {asked.sample} --seed {asked.seed}"]
+    options += [f'--also "{one}"' for one in also]
     command = " ".join(["racegate vllm mutate", *options])
     given = [f"{option} {file}" for option, file in files.items() if file is not None]
     return " \\\n        ".join([command, *given])

@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
+from racegate.cli.help.named import FaultOption
 from racegate.cli.look.serve import serve
 from racegate.cli.look.triage import app as triage_app
 from racegate.cli.look.triage import causes_of
 from racegate.cli.options import (
-    FaultOption,
     JsonOption,
     TargetOption,
     WorkersOption,

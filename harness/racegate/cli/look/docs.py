@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from racegate.cli.help.named import pages as page_names
 from racegate.cli.options import (
     JsonOption,
     fail,
@@ -28,7 +29,10 @@ app = typer.Typer(add_completion=False)
 
 @app.command()
 def docs(
-    page: Annotated[str | None, typer.Argument(metavar="[PAGE]", help="One from the list.")] = None,
+    page: Annotated[
+        str | None,
+        typer.Argument(metavar="[PAGE]", help="One from the list.", autocompletion=page_names),
+    ] = None,
     examples: Annotated[
         Path | None,
         typer.Option(

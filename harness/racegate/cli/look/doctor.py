@@ -18,6 +18,7 @@ from racegate.cli.options import JsonOption, stdout_console, tell
 from racegate.device.cuda.driver import NoCudaError
 from racegate.device.cuda.site import CudaSite
 from racegate.device.cuda.torch import gpu_environment, open_cuda
+from racegate.device.virtual.compiled import COMPILED_VARIABLE, why_eager
 from racegate.history import __version__
 from racegate.history.exit_code import ExitCode
 from racegate.history.outcome import SCHEMA
@@ -57,10 +58,22 @@ def _checkups() -> Iterator[Checkup]:
     yield _versions()
     yield _scripts()
     yield _canaries()
+    yield _kernels()
     yield check_programs()
     for extra, subject in EXTRAS.items():
         yield _extra(extra, subject)
     yield check_gpu()
+
+
+def _kernels() -> Checkup:
+    """Whether the exact kernels are in C. In Python they compute the same words, more slowly."""
+    reason = why_eager()
+    return Checkup(
+        subject="exact kernels",
+        health=Health.ABSENT if reason else Health.OK,
+        said=f"in Python, which is slower: {reason}" if reason else "in C",
+        advice=f"a C compiler, no {COMPILED_VARIABLE}=0, kernels as they came" if reason else "",
+    )
 
 
 def _versions() -> Checkup:

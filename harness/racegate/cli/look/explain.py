@@ -10,7 +10,8 @@ import typer
 
 from racegate.check.checker import Checker
 from racegate.check.repro.explain import Racing, explain_failure, explain_pair
-from racegate.cli.options import FaultOption, JsonOption, fail, stdout_console, tell
+from racegate.cli.help.named import FaultOption
+from racegate.cli.options import JsonOption, fail, stdout_console, tell
 from racegate.cli.pictures import (
     HtmlOption,
     PictureFiles,

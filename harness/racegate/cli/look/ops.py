@@ -6,10 +6,9 @@ import typer
 
 from racegate.check.checker import Checker
 from racegate.check.repro.operations import described
+from racegate.cli.help.named import FaultOption, ScenarioArgument
 from racegate.cli.options import (
-    FaultOption,
     JsonOption,
-    ScenarioArgument,
     stdout_console,
     tell,
 )

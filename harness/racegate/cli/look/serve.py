@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from racegate.check.checker import Checker
+from racegate.cli.help.named import FaultOption
 from racegate.cli.options import (
-    FaultOption,
     TargetOption,
     WrittenStoreOption,
     fail,

@@ -11,8 +11,8 @@ import typer
 from racegate.check.checker import Checker
 from racegate.check.repro.explain import explain_failure
 from racegate.check.subject import LaunchMode
+from racegate.cli.help.named import FaultOption
 from racegate.cli.options import (
-    FaultOption,
     JsonOption,
     fail,
     place_to_write,

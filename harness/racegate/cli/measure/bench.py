@@ -12,10 +12,12 @@ from racegate.cli.options import (
     DeviceOption,
     ExecutionDevice,
     JsonOption,
+    MarkdownOption,
     fail,
     progress_bar,
     stdout_console,
     tell,
+    write_text,
 )
 from racegate.device.cuda.torch import open_cuda
 from racegate.history.outcome import SCHEMA
@@ -29,7 +31,9 @@ from racegate.measure.bench.cuda import (
     run_job,
 )
 from racegate.measure.bench.peers import find_peers
+from racegate.measure.bench.profile import run_profile
 from racegate.measure.bench.virtual import BenchEntry, BenchResult, run_bench
+from racegate.report.measured.profile import render_profile
 
 app = typer.Typer(add_completion=False)
 
@@ -43,12 +47,21 @@ def bench(
         bool | None,
         typer.Option("--peers", help="On CUDA: state updates beside released kernels of others."),
     ] = None,
+    profile: Annotated[
+        bool | None,
+        typer.Option("--profile", help="Where the time of a run goes, by layer and by kernel."),
+    ] = None,
+    markdown: MarkdownOption = None,
     json: JsonOption = None,
 ) -> None:
     """Measure schedules per second on one core, split into engine, recording and oracles; on CUDA
     the kernels beside the copy bandwidth of the card, the engine at depth 1 and 2, and what
     recording and holding cost there.
     """
+    if profile and device is ExecutionDevice.CUDA:
+        fail("--profile takes the virtual device apart: leave out --device cuda")
+    if markdown is not None and not profile:
+        fail("--markdown is the page of a profile: add --profile")
     if device is not ExecutionDevice.CUDA and peers:
         fail("--peers compares kernels on a GPU: add --device cuda")
     if peers and part is not BenchPart.ALL:
@@ -58,7 +71,10 @@ def bench(
     elif part is not BenchPart.ALL:
         fail("--part says what to measure on a GPU: add --device cuda")
     else:
-        result = run_bench(seconds=seconds)
+        result = run_profile(seconds=seconds) if profile else run_bench(seconds=seconds)
+    if markdown is not None:
+        command = f"racegate bench --profile --seconds {seconds:g} --markdown {markdown}"
+        write_text(markdown, render_profile(result, command=command))
     table = Table("name", "value", "unit", "detail")
     for entry in result.results:
         table.add_row(entry.name, f"{entry.value:.3g}", entry.unit, entry.detail)

@@ -113,7 +113,9 @@ _TAKING: dict[int, Callable[[Session, LogEntry], None]] = {
         e.a, e.b, Place.PINNED, is_whole_pages=False
     ),
     Logged.HOST_UNREGISTER: _unregistered,
-    Logged.STREAM_CREATE: lambda session, e: session.name_stream(e.a, is_blocking=not e.b & 1),
+    Logged.STREAM_CREATE: lambda session, e: session.name_stream(
+        e.a, is_blocking=not e.b & 1, gpu=e.c
+    ),
     Logged.EVENT_RECORD: _recorded,
     Logged.STREAM_WAIT: _waited,
     Logged.EVENT_DESTROY: lambda session, e: session.event_destroyed(e.a),
@@ -164,7 +166,7 @@ class Calls:
         elif kind == CallKind.STREAM_SYNC:
             session.synchronize(a)
         elif kind == CallKind.DEVICE_SYNC:
-            session.synchronize(None, by="the wait for the whole device")
+            session.synchronize_gpu(a)
         elif kind == CallKind.STREAM_QUERY:
             return not session.query_stream(a)
         elif kind == CallKind.HOST_FUNCTION:
@@ -186,7 +188,7 @@ class Calls:
             session.not_seen[VALUE_WAITS] += 1
             self._sleep(a)
         elif kind == CallKind.BAD_DEVICE:
-            session.not_seen["a second GPU was asked for (the virtual machine has one)"] += 1
+            session.not_seen["a GPU was asked for that is not there (`--gpus N` gives more)"] += 1
         else:
             self._refuse(_readable(name))
         return 0

@@ -176,6 +176,7 @@ class Library:
         its second if there are touches among them, its third in a process that the program forked
     lands_at_once: what is issued in a recorded run has run by then
     work: how much the program has given the device
+    has_gpus: it sees several
     thread_number: of the calling thread, never another's; odd if autograd started it
     """
 
@@ -195,6 +196,7 @@ class Library:
         self.thread_number: Callable[[], int] = ctypes.PyDLL(str(path)).vg_thread
         self.thread_number.restype = _WORD
         self.work = GivenWork()
+        self.has_gpus = False
         self._touch = (_WORD * 5)()
         self._page = ctypes.create_string_buffer(_PAGE)
         self._room = (_WORD * (_ROOM * _FIELDS))()
@@ -222,8 +224,9 @@ class Library:
         self._library.vg_set_gpu(name.encode(), (ctypes.c_int * len(numbers))(*numbers))
 
     def set_gpus(self, count: int) -> None:
-        """How many the program sees; it uses one of them."""
+        """How many the program sees."""
         self._library.vg_set_gpus(count)
+        self.has_gpus = count > 1
 
     def take_asked(self) -> int:
         """The event that this thread was last told is not complete, once; 0: none."""

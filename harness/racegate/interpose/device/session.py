@@ -18,9 +18,15 @@ from racegate.interpose.device.host_threads import HeldThreads, HostThreads
 from racegate.interpose.device.listener import Listener, Runtime
 from racegate.interpose.device.queue import Queue, Work, WorkQueue
 from racegate.interpose.device.spans import AllocationSites, Place, ProgramSites, Spans
-from racegate.interpose.device.touches import OTHER_THREADS, QUERIES, RefuseWrite, TouchWatch
+from racegate.interpose.device.touches import (
+    BLOCKING,
+    OTHER_THREADS,
+    QUERIES,
+    RefuseWrite,
+    TouchWatch,
+)
 from racegate.interpose.native.library import new_walk
-from racegate.interpose.native.streams import current_stream
+from racegate.interpose.native.streams import DeviceStreams, current_stream
 from racegate.order.clocks import Clock, OpenRecords, covers
 from racegate.order.ranges import Ranges
 from racegate.order.recorder import Conflict, Recorder, Stack
@@ -72,12 +78,10 @@ class Session:
         self.lock = threading.RLock()
         self._own = OwnDepth()
         self.off_record = OwnDepth()
-        self._streams: dict[int, int] = {}
         self._unsettled = OpenRecords()
         self._walk, self.within = new_walk(kind_of_code)
         self._main = threading.get_ident()
-        default = self.recorder.add_stream("the default stream", is_legacy=True)
-        self._streams.update({0: default, 1: default})
+        self._streams = DeviceStreams(self.recorder)
 
     def begin(self, queue: WorkQueue, *, polls_max: int = 0, is_recording: bool = True) -> None:
         """A run begins under a plan: what is held, what queries answer, whether it is recorded."""
@@ -138,22 +142,18 @@ class Session:
         self.host_threads.take(clock)
 
     def stream_lane(self, handle: int) -> int:
-        lane = self._streams.get(handle)
-        if lane is None:
-            name = f"stream {len(self._streams) - 1}"
-            lane = self._streams[handle] = self.recorder.add_stream(name)
-        return lane
+        return self._streams.lane(handle)
 
     def stream_handle(self, lane: int) -> int:
         """The stream of a lane, as the runtime knows it."""
-        lane = self.recorder.lanes.stream_of(lane)
-        return next(handle for handle, known in self._streams.items() if known == lane)
+        return self._streams.handle(lane)
 
-    def name_stream(self, handle: int, *, is_blocking: bool) -> None:
-        """A stream was created: torch makes dozens at once, so a lane waits for its first use."""
-        if is_blocking:
-            name = f"stream {len(self._streams) - 1} (blocking)"
-            self._streams[handle] = self.recorder.add_stream(name, is_blocking=True)
+    def name_stream(self, handle: int, *, is_blocking: bool, gpu: int = 0) -> None:
+        """A stream was created."""
+        self._streams.created(handle, gpu)
+        self.not_seen.update((BLOCKING,) if is_blocking and gpu else ())
+        if is_blocking and not gpu:
+            self._streams.blocks(handle)
 
     def stack(self, frame: FrameType | None = None) -> Stack:
         """Frames of the program, innermost first: no torch, no standard library, none of ours.
@@ -203,11 +203,8 @@ class Session:
             kind = listener.kind(kind, reads, writes)
         with self.lock:
             self.drain()
-            lane = self._streams.get(stream)
-            if lane is None:
-                lane = self.stream_lane(stream)
-            if stack is None:
-                stack = self.stack()
+            lane = self._streams.lane(stream)
+            stack = self.stack() if stack is None else stack
             recorder, is_eager = self.recorder, self.queue.is_eager
             label = recorder.label(kind, stack)
             if not is_eager:
@@ -277,17 +274,20 @@ class Session:
             kind = self.recorder.last_access().label.partition("@")[0]
             self.synchronize(stream, by=f"the implicit wait of {kind}")
 
-    def synchronize(self, stream: int | None, *, by: str = "") -> None:
-        """The host waits for a stream; None: for each of the device. by: what does, in words, if
-        not the program itself
-        """
+    def synchronize(self, *streams: int, by: str = "") -> None:
+        """The host waits for streams. by: what does, in words, if not the program itself"""
         if self.off_record.depth:
             return
         with self.lock:
             self.drain()
-            all_lanes, stack, thread = self.recorder.lanes.streams, self.stack(), self.thread_lane()
-            for lane in all_lanes() if stream is None else (self.stream_lane(stream),):
+            stack, thread = self.stack(), self.thread_lane()
+            for lane in dict.fromkeys(map(self.stream_lane, streams)):
                 self._arrive(self.recorder.wait_stream(thread, lane, stack, by=by))
+
+    def synchronize_gpu(self, gpu: int) -> None:
+        """The host waits for each stream of a GPU."""
+        self.drain()
+        self.synchronize(*self._streams.of_gpu(gpu), by="the wait for the whole device")
 
     def wait_event(self, event: int) -> None:
         """The host waits for an event."""

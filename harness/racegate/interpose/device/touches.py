@@ -27,6 +27,7 @@ RefuseWrite = Callable[[int, str], None]
 RAW_READS = "pinned memory whose pages cannot be closed for all (raw reads of it are not seen)"
 RAW_WRITES = "pinned memory that could not be compared (raw writes to it are not seen)"
 # Here, and not with the session: launchers read it, and import no torch.
+BLOCKING = "blocking streams of a GPU but the first (taken as others)"
 QUERIES = "completion queries that no edge settles (the other answer is a branch)"
 OTHER_THREADS = "host threads of the program (their order is judged, not searched)"
 

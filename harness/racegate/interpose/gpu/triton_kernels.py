@@ -16,8 +16,9 @@ from racegate.interpose.device.graphs import Graphs
 from racegate.interpose.device.library import Library
 from racegate.interpose.device.session import Session
 from racegate.interpose.kernels.aliases import Tensor, bytes_of, tensors_in
+from racegate.interpose.kernels.interpreted.accesses import ranges_of
 from racegate.interpose.kernels.narrow_floats import compute_narrow_floats
-from racegate.interpose.kernels.triton_kernels import TritonKernels, ranges_of
+from racegate.interpose.kernels.triton_kernels import TritonKernels
 from racegate.interpose.native.streams import current_stream
 from racegate.order.ranges import Ranges, merged
 
@@ -169,10 +170,11 @@ class CompiledKernels(TritonKernels):
         interpreter: Any = importlib.import_module("triton.runtime.interpreter")
         if not self._is_noted:
             compute_narrow_floats(interpreter, self._refuse)  # addresses may rest on values
-            self.note_accesses(interpreter.InterpreterBuilder)
+            self._notes.watch(interpreter)
             self._is_noted = True
         copies = _Copies()
-        noted = self._noting = _Checked(copies)
+        noted = _Checked(copies)
+        self._notes.begin(noted, is_judged=False)
         outer: Any = type(fn)
         plain = outer.__call__
 
@@ -189,7 +191,7 @@ class CompiledKernels(TritonKernels):
             raise RuntimeError(str(error)) from error
         finally:
             outer.__call__ = plain
-            self._noting = None
+            self._notes.end()
         return (
             copies.on_device(ranges_of(noted, is_write=False)),
             copies.on_device(ranges_of(noted, is_write=True)),

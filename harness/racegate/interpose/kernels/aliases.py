@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
 import torch
 
 from racegate.interpose.device.session import Session
 from racegate.interpose.device.spans import Place, Span
+from racegate.interpose.native.streams import current_gpu
 from racegate.order.ranges import Ranges, is_coarse, strided_ranges
 
 Tensor = Any  # torch is untyped here
@@ -155,6 +157,25 @@ def tensors_in(value: Any) -> list[Tensor]:
     if isinstance(value, (list, tuple)):
         return [tensor for item in value for tensor in tensors_in(item)]
     return []
+
+
+# Torch takes lists apart by device itself, and copies between devices.
+_OF_MANY_GPUS = ("_foreach_", "_amp_", "copy_")
+
+
+def on_gpu_of(name: str, *values: Any) -> AbstractContextManager[object]:
+    """What runs inside does so on the GPU of the first tensor of an operator, as torch's kernels
+    do. Raises RuntimeError, as torch does, if its tensors are on several. name, values: of the
+    operator and its arguments
+    """
+    gpus = list(dict.fromkeys(one.device.index for one in tensors_in(values) if one.is_cuda))
+    if len(gpus) > 1 and not name.startswith(_OF_MANY_GPUS):
+        one, other = sorted(gpus)[:2]
+        raise RuntimeError(
+            "Expected all tensors to be on the same device, but found at least two devices, "
+            f"cuda:{one} and cuda:{other}!"
+        )
+    return torch.cuda.device(gpus[0]) if gpus and gpus[0] != current_gpu() else nullcontext()
 
 
 def plainly_empty(

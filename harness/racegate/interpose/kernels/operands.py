@@ -15,7 +15,7 @@ from racegate.interpose.device.session import Session
 from racegate.interpose.kernels.aliases import Tensor, bytes_of, tensors_in
 from racegate.interpose.kernels.operators import Operator, describe
 from racegate.interpose.kernels.waiting import WaitReach
-from racegate.interpose.native.streams import current_stream
+from racegate.interpose.native.streams import current_gpu, current_stream
 from racegate.order.ranges import Ranges, merged
 
 Args = tuple[Any, ...]
@@ -133,7 +133,7 @@ class HostUse:
             else value
             for at, value in enumerate(args)
         ]
-        generator = torch.cuda.default_generators[0]
+        generator = torch.cuda.default_generators[current_gpu()]
         offset = generator.get_offset()
         with self._rehearsal.begin(kept) as asked:
             try:

@@ -9,6 +9,7 @@ import torch
 
 from racegate.interpose.kernels.binding import Bound
 from racegate.interpose.kernels.operators import Operator
+from racegate.interpose.native.streams import current_gpu
 
 _STEP = 4  # torch's CUDA generators count in fours
 _MASK = (1 << 63) - 1
@@ -28,7 +29,7 @@ def twin_of(generator: Any) -> Any:
 
 def draw(operator: Operator, bound: Bound) -> Any:
     """Runs a random operator with its generator's twin, the default one's if it was given none."""
-    return _drawn(operator, bound, torch.cuda.default_generators[0], twin_of)
+    return _drawn(operator, bound, torch.cuda.default_generators[current_gpu()], twin_of)
 
 
 def captured(operator: Operator, bound: Bound) -> Callable[[], Any]:
@@ -36,7 +37,7 @@ def captured(operator: Operator, bound: Bound) -> Callable[[], Any]:
     states they are given later.
     """
     states = {id(one): one.graphsafe_get_state() for one in _generators_in(bound)}
-    default = torch.cuda.default_generators[0].graphsafe_get_state()
+    default = torch.cuda.default_generators[current_gpu()].graphsafe_get_state()
     return lambda: _drawn(operator, bound, default, lambda one: twin_of(states[id(one)]))
 
 

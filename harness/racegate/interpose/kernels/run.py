@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import warnings
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -28,6 +29,7 @@ from racegate.interpose.kernels.aliases import (
     bytes_of,
     find_alias,
     new_tensor,
+    on_gpu_of,
     plainly_empty,
     tensors_in,
 )
@@ -138,17 +140,20 @@ class Kernels:
     def run(self, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Computes one operator on the current stream, now or later; returns its results."""
         try:
-            return self._run(operator, args, kwargs)
+            if not self._library.has_gpus:
+                return self._run(operator, args, kwargs)
+            with on_gpu_of(operator.short, *args, *kwargs.values()):
+                return self._run(operator, args, kwargs)
         except NotImplementedError as error:
             self._refuse(f"{operator.name} ({_reason(error)})")
             raise
         except _OWN_FAULTS as error:  # also where the program would catch it
-            self._refuse(f"{operator.name} ({type(error).__name__}: {_first_line(error)})")
+            first_line = str(error).partition("\n")[0]
+            self._refuse(f"{operator.name} ({type(error).__name__}: {first_line})")
             raise
 
     def _run(self, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        session = self._session
-        session.drain()
+        (session := self._session).drain()
         runs_now = session.queue.runs_now(operator.short)
         if operator.plan is not None and runs_now and not self._graphs.capturing:
             ran = self._run_at_once(operator, args, kwargs)
@@ -160,8 +165,7 @@ class Kernels:
         self, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Ran | None:
         """Nothing holds it or captures it; None if an argument has to be bound by `bind`."""
-        session = self._session
-        is_recording = session.is_recording
+        session, is_recording = self._session, self._session.is_recording
         covers = self._waits(operator, args, kwargs)
         exact = _NOTHING
         if operator.is_indexed and is_recording:
@@ -185,8 +189,7 @@ class Kernels:
         return ran
 
     def _run_any(self, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        session = self._session
-        stream = current_stream()
+        session, stream = self._session, current_stream()
         capture = self._library.capture_of(stream) if self._graphs.capturing else 0
         hosts = host_operands(args, kwargs)
         covers = (
@@ -216,13 +219,12 @@ class Kernels:
         return result
 
     def _bind(self, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Bound:
-        session = self._session
-        bound = bind(session, operator, args, kwargs)
+        bound = bind(self._session, operator, args, kwargs)
         if operator.has_outputs:
-            with session.own():
+            with self._session.own():
                 has_grown = grow_outputs(operator, kwargs, bound)
             if has_grown:
-                return bind(session, operator, args, kwargs)
+                return bind(self._session, operator, args, kwargs)
         return bound
 
     # ---- waits inside an operator, and operands on the host
@@ -315,12 +317,11 @@ class Kernels:
 
     def _new(self, value: Tensor, bound: Bound, fresh: list[Alias], stack: Stack) -> Tensor:
         """Of a result; a meta tensor gives its shape only."""
-        session = self._session
         tensor, ranges = self._make(value)
-        fresh.append(find_alias(session, tensor))
+        fresh.append(find_alias(self._session, tensor))
         if ranges:
             low, high = ranges[0][0], ranges[-1][1]
-            session.handed_out(low, high - low, stack)
+            self._session.handed_out(low, high - low, stack)
             bound.writes += ranges
         return tensor
 
@@ -357,14 +358,17 @@ class Kernels:
 
     def copy(self, to: Tensor, source: Tensor, non_blocking: Any = 0) -> Tensor:
         """Between devices torch's own copy runs, down to the runtime; on one it is a kernel."""
-        if to.is_cuda and source.is_cuda:
+        if to.is_cuda and source.is_cuda and to.device == source.device:
             return self.run(self._copying, (to, source, non_blocking), {})
         return self._native_copy(to, source, non_blocking)
 
     def _item(self, tensor: Tensor) -> Any:
         """One element is read by the host: a download and a wait."""
-        session = self._session
-        stream = current_stream()
+        with torch.cuda.device(tensor.device) if self._library.has_gpus else nullcontext():
+            return self._download(tensor)
+
+    def _download(self, tensor: Tensor) -> Any:
+        session, stream = self._session, current_stream()
         session.issue("item", stream, bytes_of(session, tensor), (), None)
         self._wait(stream)
         with session.own():
@@ -392,7 +396,3 @@ def _item_sizes() -> dict[object, int]:
         for dtype in types
         if not dtype.is_complex and not str(dtype).startswith(("torch.q", "torch.uint4x"))
     }
-
-
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).splitlines()), "")

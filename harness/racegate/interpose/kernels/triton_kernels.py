@@ -7,31 +7,28 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
-from types import FrameType, ModuleType
-from typing import Any
+from types import ModuleType
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from racegate.history.finding import Frame
-from racegate.interpose.device.frames import is_compiled_file, is_program_file
 from racegate.interpose.device.graphs import Graphs
 from racegate.interpose.device.library import Library
 from racegate.interpose.device.session import Session
 from racegate.interpose.kernels.aliases import NoMemory, alias_of, bytes_of, tensors_in
+from racegate.interpose.kernels.interpreted.accesses import LaunchJudged, Noted, ranges_of
 from racegate.interpose.kernels.interpreted.arguments import type_floats
+from racegate.interpose.kernels.interpreted.lanes import judge_lanes
 from racegate.interpose.kernels.interpreted.libdevice import (
     compute_extern,
     is_libdevice,
     is_of_libdevice,
     own_functions,
 )
-from racegate.interpose.kernels.interpreted.programs import (
-    MAY_BE_ORDERED,
-    ProgramAccess,
-    ProgramRace,
-    judge_programs,
-)
+from racegate.interpose.kernels.interpreted.noting import AccessWatch, uses_atomics
+from racegate.interpose.kernels.interpreted.programs import judge_programs
 from racegate.interpose.kernels.interpreted.reductions import combine_slices
 from racegate.interpose.kernels.memo import Call, Memo, call_of
 from racegate.interpose.kernels.narrow_floats import compute_narrow_floats
@@ -44,9 +41,25 @@ _FAILURES = (
     ArithmeticError,
 )  # fmt: skip
 
-Noted = tuple[Any, int, bool]  # addresses, bytes of each, whether they are written
+# What a verdict on the programs of a launch does not cover.
+BY_ATOMICS = "lines of launches that atomic operations order in the two orders that were run"
+NOT_TURNED = "launches with atomic operations that were run in one order of their programs"
+MAY_BE_ORDERED = "lines of launches that a volatile load, or too many atomic operations, may order"
+MAY_MEET = "lines of a program whose order is a matter of how it is compiled"
+LANES_SKIPPED = "accesses of a program that were not compared lane by lane (too many)"
+_WARPS = 4  # of a program, where a launch does not say
 
 _set_eval_frame = torch._C._dynamo.eval_frame.set_eval_frame
+
+
+class _Kernel(NamedTuple):
+    """What is launched. place: where its function stands; may_turn: its programs may do something
+    else in another order
+    """
+
+    name: str
+    place: Frame
+    may_turn: bool
 
 
 class TritonKernels:
@@ -54,7 +67,7 @@ class TritonKernels:
 
     refuse: called with the name of what cannot be computed, must not return
     memo: of launches that need not run again, for who makes many runs
-    on_race: told of two programs of a launch that nothing orders, with the name of the kernel
+    on_launch: told what came of each launch that was judged
     """
 
     def __init__(
@@ -64,17 +77,16 @@ class TritonKernels:
         graphs: Graphs,
         refuse: Callable[[str], None],
         memo: Memo | None = None,
-        on_race: Callable[[str, ProgramRace], None] | None = None,
+        on_launch: Callable[[LaunchJudged], None] | None = None,
     ) -> None:
         self._session = session
         self._library = library
         self._graphs = graphs
         self._refuse = refuse
-        self._noting: list[tuple[Any, int, bool]] | None = None
-        self._atomics: list[tuple[Any, int, bool]] = []
-        self._touches: list[ProgramAccess] = []
+        self._notes = AccessWatch(None if memo is None else memo.note_store)
+        self._turning_fails: tuple[type[Exception], ...] = _FAILURES
         self._memo = memo
-        self._on_race = on_race
+        self._on_launch = on_launch
 
     def patch(self, interpreter: ModuleType) -> None:
         """interpreter: triton.runtime.interpreter, just imported."""
@@ -85,22 +97,25 @@ class TritonKernels:
         combine_slices(interpreter)
         type_floats(interpreter)
         prefer_numbers(builder)
-        self.note_accesses(builder)
+        self._notes.watch(interpreter)
+        self._turning_fails = (interpreter.InterpreterError, *_FAILURES)
         plain = executor.__call__
         kernels = self
 
         def call(executor: Any, *args: Any, **kwargs: Any) -> Any:
-            name = getattr(executor.fn, "__name__", "?")
+            kernel = _kernel_of(executor)
             args, kwargs = settle_grid(executor, args, kwargs)
             known = call_of(executor, args, kwargs) if kernels._memo is not None else None
             run = partial(interpreted, executor)
             traced = _set_eval_frame(None)  # a compiler that is on does not read what follows
             try:
-                return kernels.launch(name, args, kwargs, run, call=known)
+                return kernels.launch(kernel, args, kwargs, run, call=known)
             except (interpreter.InterpreterError, *_FAILURES) as error:
                 if is_word_of_kernel(error.__cause__):
                     raise
-                kernels._refuse(f"the Triton kernel {name} (its interpreter ended with {error})")
+                kernels._refuse(
+                    f"the Triton kernel {kernel.name} (its interpreter ended with {error})"
+                )
                 raise
             finally:
                 _set_eval_frame(traced)
@@ -136,16 +151,9 @@ class TritonKernels:
 
         runtime.GluonJITFunction.run = run
 
-    def note_accesses(self, builder: Any) -> None:
-        """builder: the interpreter's. What it loads and stores is noted from now on."""
-        self._note_calls(builder, "create_masked_load", mask_at=1, is_write=False)
-        self._note_calls(builder, "create_masked_store", mask_at=2, is_write=True)
-        self._note_calls(builder, "create_atomic_rmw", mask_at=3, is_write=True, pointer_at=1)
-        self._note_calls(builder, "create_atomic_cas", mask_at=None, is_write=True)
-
     def launch(
         self,
-        name: str,
+        kernel: _Kernel,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         run: Callable[[Sequence[Any], Mapping[str, Any]], Any],
@@ -160,13 +168,14 @@ class TritonKernels:
         session.drain()
         stream = current_stream()
         capture = self._library.capture_of(stream) if self._graphs.capturing else 0
-        kind = f"kernel {name}"
+        kind = f"kernel {kernel.name}"
         if session.queue.runs_now(kind) and not capture:
             with session.own():
                 if call is not None:
                     self._to_cpu(args, kwargs)  # opens the pages that it may touch
-                result, reads, writes = self._run(lambda: run(args, kwargs), call)
-                self._judge(name)
+                again = partial(run, args, kwargs)
+                result, reads, writes = self._run(again, call, may_turn=kernel.may_turn)
+                self._judge(kernel, again, warps=kwargs.get("num_warps") or _WARPS)
             session.issue(kind, stream, reads, writes, None)
             return result
 
@@ -189,33 +198,52 @@ class TritonKernels:
             session.issue(kind, stream, (), whole, work)
         return None
 
-    def _run(self, run: Callable[[], Any], call: Call | None) -> tuple[Any, Ranges, Ranges]:
-        memo = self._memo if call is not None else None
+    def _run(
+        self, run: Callable[[], Any], call: Call | None, *, may_turn: bool
+    ) -> tuple[Any, Ranges, Ranges]:
+        memo, notes = self._memo if call is not None else None, self._notes
         if memo is not None and call is not None:
             if (footprint := memo.find(call)) is not None:
+                notes.take()
                 return None, *footprint
             memo.begin()
-        noted: list[tuple[Any, int, bool]] = []
-        self._noting, self._atomics, self._touches = noted, [], []
+        noted: list[Noted] = []
+        notes.begin(noted, is_judged=self._session.is_recording, may_turn=may_turn)
         try:
             result = run()
         finally:
-            self._noting = None
+            notes.end()
         reads, writes = ranges_of(noted, is_write=False), ranges_of(noted, is_write=True)
         if memo is not None and call is not None:
-            loaded = ranges_of(self._atomics, is_write=True)
+            loaded = ranges_of(notes.atomics, is_write=True)
             memo.end(call, reads, merged((*reads, *loaded)), writes)
         return result, reads, writes
 
-    def _judge(self, name: str) -> None:
-        """Whether two programs of the launch race that has just run."""
-        races, handed = judge_programs(self._touches)
-        self._touches = []
-        if handed:
-            self._session.not_seen[MAY_BE_ORDERED] += handed
-        if self._on_race is not None:
-            for race in races:
-                self._on_race(name, race)
+    def _judge(self, kernel: _Kernel, run: Callable[[], Any], *, warps: int) -> None:
+        """Whether two accesses race in the launch that has just run."""
+        touches, not_seen = self._notes.take(), self._session.not_seen
+        if not touches or self._on_launch is None:
+            return
+        found, lanes = judge_programs(touches, warps), judge_lanes(touches, warps)
+        races, untold = [*found.races, *lanes.races], found.untold
+        if kernel.may_turn and found.ordered:
+            try:
+                turned = judge_programs(self._notes.turned(run), warps)
+            except self._turning_fails:
+                not_seen[NOT_TURNED] += 1
+            else:
+                races, untold = [*races, *turned.races], untold + turned.untold
+                not_seen[BY_ATOMICS] += found.ordered
+        for what, count in (
+            (MAY_BE_ORDERED, untold), (MAY_MEET, lanes.untold), (LANES_SKIPPED, lanes.skipped),
+        ):  # fmt: skip
+            if count:
+                not_seen[what] += count
+        programs = len({touch.program for touch in touches})
+        judged = LaunchJudged(
+            kernel.name, kernel.place, programs, tuple(races), untold + lanes.untold
+        )
+        self._on_launch(judged)
 
     def _to_cpu(self, args: Any, kwargs: Any) -> tuple[list[Any], dict[str, Any]]:
         def alias(value: Any) -> Any:
@@ -227,26 +255,12 @@ class TritonKernels:
 
         return [alias(value) for value in args], {key: alias(v) for key, v in kwargs.items()}
 
-    def _note_calls(
-        self, builder: Any, name: str, *, mask_at: int | None, is_write: bool, pointer_at: int = 0
-    ) -> None:
-        """The builder's method also notes its addresses. mask_at: position of the mask."""
-        plain = getattr(builder, name)
 
-        def method(builder: Any, *args: Any, **kwargs: Any) -> Any:
-            if self._noting is not None:
-                mask = args[mask_at] if mask_at is not None else None
-                noted = noted_addresses(args[pointer_at], mask, is_write=is_write)
-                self._noting.append(noted)
-                if self._session.is_recording:
-                    self._touches.append(touch_of(builder, name, noted, args, len(self._touches)))
-                if is_write and self._memo is not None:
-                    self._memo.note_store(lambda: ranges_of([noted], is_write=True))
-                    if name.startswith("create_atomic"):
-                        self._atomics.append(noted)
-            return plain(builder, *args, **kwargs)
-
-        setattr(builder, name, method)
+def _kernel_of(executor: Any) -> _Kernel:
+    code = getattr(executor.fn, "__code__", None)
+    place = ("", 0, "") if code is None else (code.co_filename, code.co_firstlineno, code.co_name)
+    name = getattr(executor.fn, "__name__", "?")
+    return _Kernel(name, place, uses_atomics(executor.fn))
 
 
 def as_compiled(interpreter: Any) -> Callable[[Any], Any]:
@@ -335,66 +349,3 @@ class _Inspect:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(inspect, name)
-
-
-def noted_addresses(pointers: Any, mask: Any, *, is_write: bool) -> tuple[Any, int, bool]:
-    """(addresses, bytes of each, is_write) of an access. pointers, mask: of the interpreter."""
-    addresses = np.asarray(pointers.data)
-    if mask is not None:
-        chosen = np.asarray(mask.data, dtype=bool)  # `&` of the interpreter may give integers
-        shape = np.broadcast_shapes(addresses.shape, chosen.shape)
-        addresses = np.broadcast_to(addresses, shape)[np.broadcast_to(chosen, shape)]
-    size = max(1, pointers.get_element_ty().primitive_bitwidth // 8)
-    return np.array(addresses, dtype=np.uint64).reshape(-1), size, is_write
-
-
-def touch_of(builder: Any, name: str, noted: Noted, args: Sequence[Any], at: int) -> ProgramAccess:
-    """What a program does by a method of the builder. args: of it; at: how many before it"""
-    addresses, size, is_write = noted
-    (x, y, z), (width, height, _) = builder.grid_idx, builder.grid_dim
-    is_atomic = name.startswith("create_atomic")
-    values = None
-    if is_write and not is_atomic:
-        mask = np.asarray(args[2].data, dtype=bool)
-        values = np.asarray(args[1].data)
-        shape = np.broadcast_shapes(np.shape(args[0].data), mask.shape, values.shape)
-        values = np.broadcast_to(values, shape)[np.broadcast_to(mask, shape)].reshape(-1)
-    return ProgramAccess(
-        addresses=addresses,
-        size=size,
-        program=x + width * (y + height * z),
-        at=at,
-        place=_place(),
-        is_write=is_write,
-        is_atomic=is_atomic,
-        values=values,
-    )
-
-
-def _place() -> Frame:
-    """The line of the kernel, or of a function that it calls, that is being interpreted."""
-    frame: FrameType | None = sys._getframe(2)
-    while frame is not None and not _is_of_kernel(frame.f_code.co_filename):
-        frame = frame.f_back
-    if frame is None:
-        return ("", 0, "")
-    return frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_qualname
-
-
-@cache
-def _is_of_kernel(file: str) -> bool:
-    return is_program_file(file) or is_compiled_file(file)
-
-
-def ranges_of(noted: list[tuple[Any, int, bool]], *, is_write: bool) -> Ranges:
-    """The bytes of the noted accesses of one kind. noted: (addresses, bytes of each, is_write)."""
-    pairs: list[tuple[int, int]] = []
-    for addresses, size, writes in noted:
-        if writes is not is_write or not addresses.size:
-            continue
-        starts = np.unique(addresses).astype(np.int64)
-        breaks = np.flatnonzero(np.diff(starts) > size)
-        firsts = starts[np.concatenate(([0], breaks + 1))]
-        lasts = starts[np.concatenate((breaks, [starts.size - 1]))] + size
-        pairs.extend(zip(firsts.tolist(), lasts.tolist(), strict=True))
-    return merged(pairs)

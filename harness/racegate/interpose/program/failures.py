@@ -53,11 +53,11 @@ def code_of_exit(exit: SystemExit) -> int:
     return 1
 
 
-def program_part(trace: TracebackType | None, *, below: str) -> TracebackType | None:
-    """Without the frames of runpy, and of the file that runs the program."""
+def program_part(trace: TracebackType | None) -> TracebackType | None:
+    """Without the frames of runpy, and of what runs the program."""
     while trace is not None and trace.tb_next is not None:
         name = trace.tb_frame.f_code.co_filename
-        if name != below and "runpy" not in name:
+        if not name.startswith(_OURS) and "runpy" not in name:
             break
         trace = trace.tb_next
     return trace

@@ -6,9 +6,11 @@ from __future__ import annotations
 
 import importlib.machinery
 import os
+import runpy
 import sys
 from collections.abc import Callable, Sequence
 from importlib.abc import MetaPathFinder
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -71,6 +73,21 @@ def _apply_setting(name: str, value: str, refuse: Callable[[str], None]) -> None
     if apply is None:  # torch before 2.9
         apply = torch._C._cuda_cudaCachingAllocator_set_allocator_settings
     apply(value)
+
+
+def run_script(argv: list[str], path: str) -> None:
+    """Runs a script, or `-m` a module, as Python would. path: a folder whose packages come before
+    all others, empty for none
+    """
+    is_module = argv[0] == "-m"
+    sys.argv = argv[1:] if is_module else argv
+    sys.path.insert(0, os.getcwd() if is_module else str(Path(argv[0]).resolve().parent))
+    if path:
+        import_from(path)
+    if is_module:
+        runpy.run_module(argv[1], run_name="__main__", alter_sys=True)
+    else:
+        runpy.run_path(argv[0], run_name="__main__")
 
 
 def import_from(folder: str) -> None:

@@ -19,11 +19,12 @@ from racegate.interpose.device.frames import without_ours
 from racegate.interpose.device.library import Library
 from racegate.interpose.device.queue import Queue, WorkQueue
 from racegate.interpose.device.session import Session
+from racegate.interpose.kernels.interpreted.accesses import LaunchJudged
 from racegate.interpose.kernels.interpreted.driver import answer_for_driver
-from racegate.interpose.kernels.interpreted.programs import ProgramRace
 from racegate.interpose.kernels.memo import Memo
 from racegate.interpose.kernels.run import Kernels
 from racegate.interpose.kernels.triton_kernels import TritonKernels
+from racegate.interpose.native.streams import handle_of
 from racegate.interpose.program.arrays import track_arrays
 from racegate.interpose.program.hostmode import DeviceKernels, HostMode
 from racegate.interpose.program.imports import AfterImport
@@ -82,20 +83,20 @@ def install(
     session: Session,
     refuse: Callable[[str], None],
     memo: Memo | None = None,
-    on_race: Callable[[str, ProgramRace], None] | None = None,
+    on_launch: Callable[[LaunchJudged], None] | None = None,
 ) -> Installed:
     """From here on every CUDA operator of the process runs on the virtual device.
 
     library: the preloaded one; refuse: called with the name of what nobody modelled, must not
     return; memo: launches that it knows need not be computed again;
-    on_race: see TritonKernels
+    on_launch: see TritonKernels
     """
     graphs = session.graphs
     calls = Calls(library, session, refuse)
     kernels = Kernels(session, library, graphs, refuse)
     _prefer_plain_kernels()
     kernels.register()
-    triton = TritonKernels(session, library, graphs, refuse, memo, on_race)
+    triton = TritonKernels(session, library, graphs, refuse, memo, on_launch)
     AfterImport(
         {
             "triton.runtime.interpreter": triton.patch,
@@ -171,7 +172,7 @@ def track_events(session: Session) -> None:
         return not event.cuda_event or session.query_event(event.cuda_event)
 
     def query_stream(stream: Any) -> bool:
-        return session.query_stream(stream.cuda_stream)
+        return session.query_stream(handle_of(stream))
 
     def query_any(event: Any) -> bool:
         if event.device is None or event.device.type != "cuda":
@@ -190,7 +191,7 @@ def track_streams(session: Session) -> None:
     def making(cls: type, *args: Any, **kwargs: Any) -> Any:
         stream = make(cls, *args, **kwargs)
         if not {"stream_id", "stream_ptr"} & kwargs.keys():
-            session.origins.stream_made(stream.cuda_stream)
+            session.origins.stream_made(handle_of(stream))
         return stream
 
     torch.cuda.Stream.__new__ = making

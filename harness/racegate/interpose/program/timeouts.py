@@ -83,6 +83,14 @@ def _tasks(pid: int) -> Iterator[Path]:
                 yield from _tasks(int(child))
 
 
+def tasks_below(pid: int) -> Iterator[Path]:
+    """Likewise, of its descendants alone."""
+    with suppress(OSError):
+        for task in sorted(Path(f"/proc/{pid}/task").iterdir()):
+            for child in (task / "children").read_text().split():
+                yield from _tasks(int(child))
+
+
 def woken(task: Path) -> str:
     """How often the kernel has switched to and from the thread."""
     with suppress(OSError):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from enum import Enum
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from racegate.interpose.program.timeouts import (
     DEADLOCK_S,
     SILENCE_S,
     TaskWait,
+    tasks_below,
     wait_of,
     woken,
 )
@@ -37,18 +38,21 @@ class StillState(Enum):
 
 
 class RanksStillness:
-    """How long all ranks have been still. pids: of their processes"""
+    """How long all ranks have been still, and what they have started."""
 
-    def __init__(self, pids: Sequence[int]) -> None:
-        self._pids = pids
+    def __init__(self) -> None:
         self._seen: dict[str, str] = {}
         self._since_s = time.monotonic()
 
-    def look(self, states: Sequence[RankState]) -> StillState:
-        """To be asked again and again, after ranks have said where they stand."""
-        tasks = list(self._tasks(states))
-        now = {str(task): woken(task) for task, _ in tasks}
-        if now != self._seen or not tasks or not all(_sleeps(task) for task, _ in tasks):
+    def look(self, states: Mapping[int, RankState], pids: Mapping[int, int]) -> StillState:
+        """To be asked again and again, after ranks have said where they stand. pids: of their
+        processes, by number
+        """
+        tasks = list(_tasks(states, pids))
+        helpers = [task for pid in _working(states, pids) for task in tasks_below(pid)]
+        now = {str(task): woken(task) for task in (*(task for task, _ in tasks), *helpers)}
+        is_still = now == self._seen and all(map(_sleeps, (*(task for task, _ in tasks), *helpers)))
+        if not tasks or not is_still:
             self._seen, self._since_s = now, time.monotonic()
             return StillState.NO
         still_s = time.monotonic() - self._since_s
@@ -59,12 +63,29 @@ class RanksStillness:
         is_over = TaskWait.TIME not in waits and still_s > limit_s
         return StillState.HANGS if is_over else StillState.NO
 
-    def _tasks(self, states: Sequence[RankState]) -> Iterator[tuple[Path, ThreadPlace]]:
-        """The threads that may do something, by their folders in /proc."""
-        for pid, state in zip(self._pids, states, strict=True):
-            if not state.is_still:
-                for thread, place in state.standing.items():
-                    yield Path(f"/proc/{pid}/task/{thread}"), place
+
+def _working(states: Mapping[int, RankState], pids: Mapping[int, int]) -> Iterator[int]:
+    """The processes that may do something by themselves, but for one whose threads all wait for
+    processes that it started as ranks.
+    """
+    for number, state in states.items():
+        if not state.is_still and not (not state.is_member and _only_launches(state)):
+            yield pids[number]
+
+
+def _only_launches(state: RankState) -> bool:
+    return bool(state.standing) and all(one.is_launching for one in state.standing.values())
+
+
+def _tasks(
+    states: Mapping[int, RankState], pids: Mapping[int, int]
+) -> Iterator[tuple[Path, ThreadPlace]]:
+    """The threads that may do something, by their folders in /proc."""
+    working = set(_working(states, pids))
+    for number, state in states.items():
+        if pids[number] in working:
+            for thread, place in state.standing.items():
+                yield Path(f"/proc/{pids[number]}/task/{thread}"), place
 
 
 def _sleeps(task: Path) -> bool:

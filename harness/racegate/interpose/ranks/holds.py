@@ -7,13 +7,16 @@ import re
 import msgspec
 
 from racegate.history.schedule import FORCED, Hold, Holds
+from racegate.interpose.ranks.group.kinds import MAIN, rank_name
 
 _OF_RANK = re.compile(r"(?P<label>.+) of rank (?P<rank>\d+)$")
 
 
 def of_rank(label: str, rank: int) -> str:
-    """What an operation or access of a rank is called where all of them are told of."""
-    return f"{label} of rank {rank}"
+    """What an operation or access of a rank is called where all of them are told of. rank: below 0
+    of a process that is none; the program's own needs no name
+    """
+    return label if rank == MAIN else f"{label} of {rank_name(rank)}"
 
 
 def split_rank(label: str) -> tuple[str, int | None]:

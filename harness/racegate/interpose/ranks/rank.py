@@ -55,6 +55,12 @@ from racegate.order.ranges import merged
 
 _SIGNED = ctypes.c_int64
 _DISTRIBUTED = os.path.join("", "torch", "distributed", "")
+# Of torchrun, of torch's `spawn`, and of `Process.join`.
+_LAUNCHERS = (
+    os.path.join(_DISTRIBUTED, "elastic", ""),
+    os.path.join("", "torch", "multiprocessing", "spawn.py"),
+    os.path.join("", "multiprocessing", "popen_"),
+)
 
 
 @dataclass(slots=True, eq=False)
@@ -114,11 +120,11 @@ class Rank:
         _thread.start_new_thread(listen, ())
         begun.acquire()
 
-    def connect(self, calls: Calls, library: Library, *, ranks: int) -> None:
-        """The calls of NCCL come here, and what a conflict consists of is kept for the end. ranks:
-        how many there are, and GPUs
+    def connect(self, calls: Calls, library: Library, *, gpus: int) -> None:
+        """The calls of NCCL come here, and what a conflict consists of is kept for the end. gpus:
+        how many there are
         """
-        library.set_gpus(ranks)
+        library.set_gpus(gpus)
         torch.set_num_threads(1)  # as torchrun does: ranks share the cores
         recorder = self._session.recorder
         calls.join_ranks(self.answer)
@@ -138,7 +144,8 @@ class Rank:
             self._issue(self._operations(a, b))
         elif kind == CallKind.NCCL_JOIN:
             self._sizes[a] = c
-            self._send(JoinMessage(comm=a, rank=b, ranks=c, name=name.decode()))
+            whole = _rank_of_program(b)
+            self._send(JoinMessage(comm=a, rank=b, ranks=c, name=name.decode(), whole=whole))
         else:
             self._split(a, b, c, d)
         return 0
@@ -327,7 +334,11 @@ class Rank:
     def _standing(self) -> dict[int, ThreadPlace]:
         stack = self._session.stack
         return {
-            _native_number(ident): ThreadPlace(stack=stack(frame), is_in_group=_is_in_group(frame))
+            _native_number(ident): ThreadPlace(
+                stack=stack(frame),
+                is_in_group=_is_in_group(frame),
+                is_launching=_is_launching(frame),
+            )
             for ident, frame in self._free().items()
         }
 
@@ -350,6 +361,21 @@ def _only_pins(frame: FrameType | None) -> bool:
     """Whether a thread is one of a data loader's that moves batches to pinned memory."""
     while frame is not None:
         if frame.f_code.co_name == "_pin_memory_loop":
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _rank_of_program(rank: int) -> int:
+    """Torch's, of all that it has; or that of whoever asks."""
+    group: Any = torch.distributed
+    return int(group.get_rank()) if group.is_initialized() else rank
+
+
+def _is_launching(frame: FrameType | None) -> bool:
+    """Whether a thread waits for processes that it has started as ranks."""
+    while frame is not None:
+        if any(name in frame.f_code.co_filename for name in _LAUNCHERS):
             return True
         frame = frame.f_back
     return False

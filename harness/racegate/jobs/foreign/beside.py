@@ -22,6 +22,7 @@ from racegate.scenario.strict import StrictStruct
 from racegate.scenario.untrusted.text import many
 from racegate.targets.common.judge import ReleaseVerdict
 from racegate.targets.common.search import WRONG_SHOWN
+from racegate.targets.common.wire import KEPT
 
 # Of what landings do to a conflict, from harmless to harmful.
 _HARM = (Verdict.BENIGN, Verdict.CONFLICT, Verdict.DIVERGENT)
@@ -183,7 +184,12 @@ def _end(base: ComparedRun, change: ComparedRun) -> ValueChange:
 
 
 def _is_other(its: Observation | None, mine: Observation | None) -> bool:
-    return its is None or mine is None or (its.name, its.digest) != (mine.name, mine.digest)
+    if its is None or mine is None or its.name != mine.name:
+        return True
+    if its.digest == mine.digest:
+        return False
+    before, after = _compared(its, mine)
+    return before != after or not _is_kept(its)
 
 
 def _names(pair: tuple[Observation | None, Observation | None]) -> set[str]:
@@ -195,7 +201,7 @@ def _difference(its: Observation | None, mine: Observation | None, *, behind: st
     if its is None or mine is None or its.name != mine.name:
         old, new = (None if one is None else one.name for one in (its, mine))
         return ValueChange(place=boundary, step=step, old=old, new=new, behind=behind)
-    before, after = _values(its), _values(mine)
+    before, after = _compared(its, mine)
     if before == after:
         text = f", as far as it is shown{behind}"
         return ValueChange(place=boundary, step=step, old=before, new=after, behind=text)
@@ -207,6 +213,21 @@ def _difference(its: Observation | None, mine: Observation | None, *, behind: st
         boundary = f"{boundary}.{field}"
     place = f"{boundary}{found.place}"
     return msgspec.structs.replace(found, place=place, step=step, behind=behind)
+
+
+def _compared(its: Observation, mine: Observation) -> tuple[object, object]:
+    """Their values; of what is kept by field, those that both have: a field that one version alone
+    has is no changed value.
+    """
+    before, after = _values(its), _values(mine)
+    if _is_kept(its) and isinstance(before, dict) and isinstance(after, dict):
+        both = [key for key in before if key in after]
+        return {key: before[key] for key in both}, {key: after[key] for key in both}
+    return before, after
+
+
+def _is_kept(one: Observation) -> bool:
+    return _place(one)[1].startswith(f"{KEPT} ")
 
 
 def _values(one: Observation) -> object:

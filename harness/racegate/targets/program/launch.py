@@ -52,6 +52,7 @@ class Program:
     memory_bytes: of the virtual device, 0 for what its GPU has; compiling: as of a Job
     gpu: which of `GPUS` the device says that it is; empty for none, with half of the host's memory
     ranks: as how many ranks it runs, as `torchrun` would start them; 0: as one process
+    gpus: how many it sees, it and what it starts; 0: one, or one for each rank
     path: a folder whose packages come before all others; empty for none
     sources: texts that it reads in the place of its files, as of a Job
     """
@@ -65,6 +66,7 @@ class Program:
     ranks: int = 0
     path: str = ""
     sources: Sources = ()
+    gpus: int = 0
 
 
 def checked_program(
@@ -139,8 +141,9 @@ class DeviceServer:
         if self.kind is not DeviceKind.VIRTUAL and (program.memory_bytes or program.gpu):
             name = "--gpu" if program.gpu else "--memory"
             raise BadInput(f"{name} is of the virtual device: a GPU is what it is")
-        if program.ranks and self.kind is not DeviceKind.VIRTUAL:
-            raise BadInput("--ranks is of the virtual device: it gives each rank a GPU of its own")
+        if (program.ranks or program.gpus) and self.kind is not DeviceKind.VIRTUAL:
+            name = "--ranks" if program.ranks else "--gpus"
+            raise BadInput(f"{name} is of the virtual device, of which there are as many as wanted")
         if program.compiling is CompileMode.INDUCTOR and self.kind is not DeviceKind.VIRTUAL:
             raise BadInput(
                 "--compile inductor is of the virtual device: on a GPU regions run as plain Python"
@@ -159,6 +162,7 @@ class DeviceServer:
                 memory_bytes=program.memory_bytes,
                 gpu=program.gpu,
                 ranks=program.ranks,
+                gpus=program.gpus,
                 path=program.path,
                 compiling=program.compiling,
                 compiles=self._compiles,
@@ -233,7 +237,7 @@ class _ResultFile:
     """
 
     def __init__(self, program: Program) -> None:
-        self._has_ranks = program.ranks > 0
+        self._has_ranks = bool(program.ranks or program.gpus)
 
     def __enter__(self) -> _ResultFile:
         self._file = os.memfd_create("racegate-result")

@@ -12,9 +12,11 @@ from racegate.history.schedule import AccessPlace, Hold
 from racegate.interpose.errors import ExitCode
 from racegate.interpose.outcome import Ending, Observation, Outcome
 from racegate.interpose.ranks.group.findings import RankFinding, RankPlace, rank_finding
+from racegate.interpose.ranks.group.kinds import MAIN, rank_name
 from racegate.interpose.ranks.holds import holds_of, of_rank
 from racegate.interpose.ranks.outcome import RankEnding, RanksOutcome
 
+LOST = "processes started by the program that were ended before they could say what they found"
 # Of several ranks, the first of these that one of them has is how the program ended.
 _WORST = (
     Ending.NOT_MODELLED,
@@ -28,11 +30,13 @@ _WORST = (
 
 def merged(ran: RanksOutcome) -> Outcome:
     """All ranks as one program."""
-    ends = [_outcome(end) for end in ran.ranks]
-    rank = min(range(len(ends)), key=lambda at: _WORST.index(ends[at].ending))
-    told = ends[rank]
-    message = f"rank {rank}: {told.message}" if told.message else ""
-    ending, exit_code, first = told.ending, told.exit_code, ends[0]
+    all_ends = {end.rank: _outcome(end) for end in ran.ranks}
+    rank, told = _deciding(all_ends)
+    message = of_rank(told.message, rank) if told.message and rank == MAIN else told.message
+    if message and rank != MAIN:
+        message = f"{rank_name(rank)}: {message}"
+    ending, exit_code, first = told.ending, told.exit_code, told
+    ends = list(all_ends.values())
     if ran.is_stopped and ran.findings and ending is not Ending.NOT_MODELLED:
         ending, exit_code, message = Ending.STUCK, ExitCode.FINDING, ran.findings[0].title
     elif ran.is_hanging:
@@ -45,24 +49,34 @@ def merged(ran: RanksOutcome) -> Outcome:
         work=sum(end.work or 0 for end in ends),
         work_of_children=sum(end.work_of_children for end in ends),
         events=sum(end.events for end in ends),
-        findings=_findings(ran, ends),
-        disagreements=(*_disagreed(ends), *ran.findings),
-        observations=tuple(one for at, end in enumerate(ends) for one in _observed(at, end)),
-        not_seen=_sum(end.not_seen for end in ends),
-        positions=_positions(ends),
-        realised=_realised(ran.holds, ends),
+        findings=_findings(ran, all_ends),
+        disagreements=(*_disagreed(all_ends), *ran.findings),
+        observations=tuple(one for at, end in all_ends.items() for one in _observed(at, end)),
+        not_seen=_sum([*(end.not_seen for end in ends), {LOST: ran.lost} if ran.lost else {}]),
+        positions=_positions(all_ends),
+        realised=_realised(ran.holds, all_ends),
         torch_version=first.torch_version,
         gpu=first.gpu,
         compiled_regions=sum(end.compiled_regions for end in ends),
-        ranks=len(ends),
+        ranks=sum(rank >= 0 for rank in all_ends),
     )
+
+
+def _deciding(ends: Mapping[int, Outcome]) -> tuple[int, Outcome]:
+    """Whose ending is the program's: the worst of its ranks, or where it starts them itself its own
+    process, unless another asked for what nobody models.
+    """
+    refused = [pair for pair in ends.items() if pair[1].ending is Ending.NOT_MODELLED]
+    if MAIN in ends:
+        return (*refused, (MAIN, ends[MAIN]))[0]
+    return min(ends.items(), key=lambda pair: _WORST.index(pair[1].ending))
 
 
 def stood_text(ran: RanksOutcome) -> str:
     """Where the ranks stood when they were stopped, a line for each thread."""
     return "".join(
-        f"\n  rank {rank} stood at {place_name(stack)}"
-        for rank, end in enumerate(ran.ranks)
+        f"\n  {rank_name(end.rank)} stood at {place_name(stack)}"
+        for end in ran.ranks
         for stack in end.stood
         if stack
     )
@@ -88,27 +102,31 @@ def _sum(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     return dict(total)
 
 
-def _realised(holds: Sequence[Hold], ends: Sequence[Outcome]) -> dict[str, int]:
+def _realised(holds: Sequence[Hold], ends: Mapping[int, Outcome]) -> dict[str, int]:
     """By hold, as it was given, how many operations of its rank, or of all, it kept back."""
     return {
         hold.text(): sum(
             end.realised.get(own.text(), 0)
-            for rank, end in enumerate(ends)
+            for rank, end in ends.items()
             for own in holds_of(rank, (hold,))
         )
         for hold in holds
     }
 
 
-def _disagreed(ends: Sequence[Outcome]) -> tuple[RankFinding, ...]:
+def _disagreed(ends: Mapping[int, Outcome]) -> tuple[RankFinding, ...]:
     """The first value that all ranks were to have and have not, as far as all of them came."""
-    told = [[one for one in end.observations if one.is_agreed] for end in ends]
-    for number, values in enumerate(zip(*told, strict=False), 1):
+    agreed = {
+        rank: [one for one in end.observations if one.is_agreed]
+        for rank, end in ends.items()
+        if rank >= 0
+    }
+    for number, values in enumerate(zip(*agreed.values(), strict=False), 1):
         if len({(value.name, value.digest) for value in values}) > 1:
             title = f"value {number} that all ranks are to agree on, {values[0].name}, differs"
             places = [
                 RankPlace(rank=rank, what=f"has {value.name} = {value.preview}")
-                for rank, value in enumerate(values)
+                for rank, value in zip(agreed, values, strict=True)
             ]
             return (rank_finding(FindingKind.DIVERGENCE, title, places, about=values[0].name),)
     return ()
@@ -119,11 +137,11 @@ def _observed(rank: int, end: Outcome) -> Iterable[Observation]:
         yield msgspec.structs.replace(one, name=of_rank(one.name, rank))
 
 
-def _positions(ends: Sequence[Outcome]) -> dict[str, AccessPlace]:
+def _positions(ends: Mapping[int, Outcome]) -> dict[str, AccessPlace]:
     """A lane of one rank is none of another."""
     return {
-        of_rank(label, rank): AccessPlace(place.lane * len(ends) + rank, place.at)
-        for rank, end in enumerate(ends)
+        of_rank(label, rank): AccessPlace(place.lane * len(ends) + number, place.at)
+        for number, (rank, end) in enumerate(ends.items())
         for label, place in end.positions.items()
     }
 
@@ -131,11 +149,11 @@ def _positions(ends: Sequence[Outcome]) -> dict[str, AccessPlace]:
 # ---- findings
 
 
-def _findings(ran: RanksOutcome, ends: Sequence[Outcome]) -> tuple[Race, ...]:
+def _findings(ran: RanksOutcome, ends: Mapping[int, Outcome]) -> tuple[Race, ...]:
     """Those of all ranks; one of several ranks is one finding, with all its pairs."""
     found: dict[str, Race] = {}
-    for rank, end in enumerate(ends):
-        ordered = frozenset(ran.ranks[rank].ordered)
+    for told, (rank, end) in zip(ran.ranks, ends.items(), strict=True):
+        ordered = frozenset(told.ordered)
         for race in end.findings:
             left = tuple(pair for pair in race.pairs if pair not in ordered)
             if left:

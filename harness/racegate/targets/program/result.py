@@ -8,6 +8,7 @@ from racegate.history.finding import (
     Cause,
     Finding,
     FindingKind,
+    KernelTotal,
     Race,
     causes_of,
     finding_of,
@@ -39,6 +40,7 @@ class ProgramResult(RunResult, frozen=True, kw_only=True):
         code and that ran as compiled, 0 where all of it ran as plain Python
     ranks: as how many the program ran, 0 as one process; disagreements: what these did wrong
         together: each is a finding too, here with the stacks of all ranks
+    kernels: the Triton kernels that it launched, looked at from inside
     """
 
     ending: Ending
@@ -57,6 +59,7 @@ class ProgramResult(RunResult, frozen=True, kw_only=True):
     compiled_regions: int = 0
     ranks: int = 0
     disagreements: tuple[RankFinding, ...] = ()
+    kernels: tuple[KernelTotal, ...] = ()
 
 
 def result_of_program(
@@ -94,6 +97,7 @@ def result_of_program(
         compiled_regions=shown.compiled_regions,
         ranks=shown.ranks,
         disagreements=shown.disagreements,
+        kernels=shown.kernels,
     )
 
 

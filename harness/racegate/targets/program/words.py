@@ -11,6 +11,7 @@ from racegate.history.schedule import texts_of
 from racegate.interpose.gpus import VIRTUAL_GPU
 from racegate.interpose.outcome import Ending, Observation, Outcome
 from racegate.interpose.ranks.group.findings import RankFinding
+from racegate.interpose.ranks.group.kinds import rank_name
 from racegate.targets.common.landings import LandingRun
 from racegate.targets.common.search import VERDICTS
 from racegate.targets.program.judge import ProgramRace, ProgramVerdict
@@ -130,7 +131,7 @@ def rank_lines(index: int, found: RankFinding) -> list[str]:
     """What ranks do wrong together: what each of them does, and where. index: its number"""
     lines = [f"{found.kind.name} {index} [{found.signature}] {found.title}"]
     for one in found.places:
-        lines += [f"  rank {one.rank}  {one.what}", *_frames(one.stack)]
+        lines += [f"  {rank_name(one.rank)}  {one.what}", *_frames(one.stack)]
     return [*lines, *([f"  {found.hint}"] if found.hint else []), ""]
 
 

@@ -99,7 +99,7 @@ int vg_unmodelled_for(const char *name, const void *caller) {
 }
 
 /* ---- addresses: pinned host memory and device memory */
-struct span { char *base; size_t size; int kind; };
+struct span { char *base; size_t size; int kind, gpu; };
 static struct span *spans;
 static size_t span_count, span_capacity;
 
@@ -109,7 +109,7 @@ void vg_span_add(void *base, size_t size, int kind) {
         span_capacity = span_capacity ? 2 * span_capacity : 256;
         spans = checked(realloc(spans, span_capacity * sizeof *spans));
     }
-    spans[span_count++] = (struct span){base, size, kind};
+    spans[span_count++] = (struct span){base, size, kind, vg_current_gpu()};
     pthread_mutex_unlock(&lock);
 }
 
@@ -123,15 +123,17 @@ size_t vg_span_remove(void *base) {
     return size;
 }
 
-int vg_memory_kind(const void *address) {
-    int kind = 0;
+static struct span span_of(const void *address) {
+    struct span found = {0};
     const char *p = address;
     pthread_mutex_lock(&lock);
-    for (size_t i = 0; i < span_count && !kind; i++)
-        if (p >= spans[i].base && p < spans[i].base + spans[i].size) kind = spans[i].kind;
+    for (size_t i = 0; i < span_count && !found.kind; i++)
+        if (p >= spans[i].base && p < spans[i].base + spans[i].size) found = spans[i];
     pthread_mutex_unlock(&lock);
-    return kind;
+    return found;
 }
+int vg_memory_kind(const void *address) { return span_of(address).kind; }
+int vg_memory_gpu(const void *address) { return span_of(address).gpu; }
 
 /* ---- kernels: the name of a function that a library registered */
 struct kernel { const void *function; const char *name; };

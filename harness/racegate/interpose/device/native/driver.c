@@ -59,7 +59,7 @@ int cuMemcpyBatchAsync(uint64_t *to, uint64_t *from, size_t *sizes, size_t count
 int cuStreamWaitValue32_v2(void *stream, uint64_t address, uint32_t value, unsigned flags) {
     int is_there = (int32_t)(*(volatile uint32_t *)(uintptr_t)address - value) >= 0;
     if (flags) return vg_unmodelled("cuStreamWaitValue32 with another condition than that the value is reached");
-    if (!is_there) vg_call(CALL_VALUE_WAIT, (uint64_t)(uintptr_t)stream, 0, 0, 0, NULL);
+    if (!is_there) vg_call(CALL_VALUE_WAIT, vg_stream((uint64_t)(uintptr_t)stream), 0, 0, 0, NULL);
     return 0;
 }
 int cuStreamWaitValue32(void *stream, uint64_t address, uint32_t value, unsigned flags) {

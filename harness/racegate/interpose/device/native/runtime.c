@@ -20,18 +20,24 @@ void vg_kernel_add(const void *function, const char *name);
 #define OK return cudaSuccess
 static __thread cudaError_t last_error = cudaSuccess;
 static cudaError_t fail(cudaError_t error) { last_error = error; return error; }
-/* 0 and 1: the legacy stream; 2: per thread */
-static struct virtual_stream default_streams[3] = {{.id = 0}, {.id = 1}, {.id = 2}};
+/* 0 and 1: the legacy stream; 2: per thread; those of other GPUs than the first behind DEFAULT_STREAM */
+static struct virtual_stream default_streams[3] = {{.id = 0}, {.id = 1}, {.id = 2}}, other_defaults[GPUS_MAX];
 static struct virtual_stream *_Atomic streams; /* all that were created, newest first */
 
+static __thread int current; /* GPU of this thread */
+int vg_current_gpu(void) { return current; }
+uint64_t vg_stream(uint64_t stream) { return stream < 2 && current ? DEFAULT_STREAM + (uint64_t)current : stream; }
+#define OWN(s) ((cudaStream_t)(uintptr_t)vg_stream(N(s)))
 static struct virtual_stream *stream_of(cudaStream_t s) {
-    return N(s) < 3 ? &default_streams[N(s)] : (struct virtual_stream *)s;
+    uint64_t number = N(OWN(s));
+    if (number - DEFAULT_STREAM < GPUS_MAX) return &other_defaults[number - DEFAULT_STREAM];
+    return number < 3 ? &default_streams[number] : (struct virtual_stream *)s;
 }
 
 /* ---- the device: half of the memory that this host has, in whole GiB where it has two, so that it is the same in each run */
 enum { HOST = 1, DEVICE = 2 };
 static size_t memory_total;
-static _Atomic size_t memory_used;
+static _Atomic size_t memory_used[GPUS_MAX];
 static size_t limit_in(const char *path, size_t above) {
     FILE *file = fopen(path, "r");
     unsigned long long limit = 0;
@@ -59,22 +65,14 @@ void vg_set_gpu(const char *name, const int *facts) {
     gpu.shared_max = gpu.major < 8 ? gpu.sm_shared : gpu.sm_shared - 1024; /* the system keeps a KiB of each block */
 }
 int vg_take_memory(size_t n) {
-    if (atomic_fetch_add(&memory_used, n) + n <= memory_usable()) return 1;
-    memory_used -= n;
+    if (atomic_fetch_add(&memory_used[current], n) + n <= memory_usable()) return 1;
+    memory_used[current] -= n;
     vg_log(LOG_FULL, n, 0, 0, 0);
     return 0;
 }
-void vg_give_memory(size_t n) { memory_used -= n; }
-/* Each rank of a program has one of the GPUs that all of them see: that on which it first asks for memory or a stream. */
+void vg_give_memory(size_t n) { memory_used[current] -= n; }
 static int gpu_count = 1;
-static __thread int current;
-static _Atomic int used = -1;
-void vg_set_gpus(int count) { gpu_count = count; }
-static void use_current(void) {
-    int none = -1;
-    if (!atomic_compare_exchange_strong(&used, &none, current) && none != current)
-        vg_unmodelled("a second GPU in one process (each rank of --ranks has one)");
-}
+void vg_set_gpus(int count) { gpu_count = count < GPUS_MAX ? count : GPUS_MAX; }
 cudaError_t cudaGetDeviceCount(int *n) { *n = gpu_count; OK; }
 cudaError_t cudaGetDevice(int *d) { *d = current; OK; }
 cudaError_t cudaSetDevice(int d) {
@@ -88,7 +86,7 @@ cudaError_t cudaRuntimeGetVersion(int *v) { *v = CUDART_VERSION; OK; }
 cudaError_t cudaGetLastError(void) { cudaError_t e = last_error; last_error = cudaSuccess; return e; }
 cudaError_t cudaPeekAtLastError(void) { return last_error; }
 cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest) { *least = 0; *greatest = -5; OK; }
-cudaError_t cudaDeviceGetPCIBusId(char *id, int n, int d) { (void)d; snprintf(id, (size_t)n, "0000:00:00.0"); OK; }
+cudaError_t cudaDeviceGetPCIBusId(char *id, int n, int d) { snprintf(id, (size_t)n, "0000:%02x:00.0", d); OK; }
 cudaError_t cudaDeviceCanAccessPeer(int *can, int a, int b) { (void)a; (void)b; *can = 0; OK; }
 cudaError_t cudaProfilerStart(void) { OK; }
 cudaError_t cudaProfilerStop(void) { OK; }
@@ -132,7 +130,6 @@ static void *map(size_t n) {
     return p == MAP_FAILED ? NULL : p;
 }
 static cudaError_t allocate(void **p, size_t n, int kind, enum log_kind log) {
-    if (kind == DEVICE) use_current();
     if (kind == DEVICE && !vg_take_memory(n)) return fail(cudaErrorMemoryAllocation);
     if (!(*p = map(n))) {
         if (kind == DEVICE) vg_give_memory(n);
@@ -146,9 +143,10 @@ static cudaError_t allocate(void **p, size_t n, int kind, enum log_kind log) {
 void vg_release(void *p, size_t n) { munmap(p, n ? n : 1); }
 static cudaError_t release(void *p, enum log_kind log) {
     if (!p) OK;
+    int gpu = vg_memory_gpu(p);
     size_t n = vg_span_remove(p);
     if (!n) return fail(cudaErrorInvalidValue);
-    if (log == LOG_FREE) vg_give_memory(n);
+    if (log == LOG_FREE) memory_used[gpu] -= n;
     vg_log(log, N(p), n, 0, 0);
     OK;
 }
@@ -169,11 +167,11 @@ cudaError_t cudaHostUnregister(void *p) {
     OK;
 }
 cudaError_t cudaHostGetDevicePointer(void **d, void *h, unsigned f) { (void)f; *d = h; OK; }
-cudaError_t cudaMemGetInfo(size_t *f, size_t *t) { *t = memory_total; *f = memory_usable() - memory_used; OK; }
+cudaError_t cudaMemGetInfo(size_t *f, size_t *t) { *t = memory_total; *f = memory_usable() - memory_used[current]; OK; }
 cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *a, const void *p) {
     int kind = vg_memory_kind(p);
     memset(a, 0, sizeof *a);
-    a->device = kind && used > 0 ? used : 0;
+    a->device = kind ? vg_memory_gpu(p) : 0;
     a->type = kind == 1 ? cudaMemoryTypeHost : kind == 2 ? cudaMemoryTypeDevice : cudaMemoryTypeUnregistered;
     a->devicePointer = kind ? (void *)p : NULL;
     a->hostPointer = kind == 1 ? (void *)p : NULL;
@@ -182,7 +180,7 @@ cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *a, const void
 
 /* ---- copies: Python makes them, now or later; without Python they are made here */
 static cudaError_t copy(void *d, const void *s, size_t n, cudaStream_t st, uint64_t blocking) {
-    if (n && !vg_call(CALL_COPY, N(d), N(s), n, N(st) | blocking << 63, NULL)) memmove(d, s, n);
+    if (n && !vg_call(CALL_COPY, N(d), N(s), n, N(OWN(st)) | blocking << 63, NULL)) memmove(d, s, n);
     OK;
 }
 cudaError_t cudaMemcpy(void *d, const void *s, size_t n, enum cudaMemcpyKind k) { (void)k; return copy(d, s, n, 0, 1); }
@@ -201,7 +199,7 @@ cudaError_t cudaMemcpy2DAsync(void *d, size_t dp, const void *s, size_t sp, size
     OK;
 }
 cudaError_t cudaMemsetAsync(void *d, int v, size_t n, cudaStream_t st) {
-    if (n && !vg_call(CALL_SET, N(d), (uint64_t)(v & 255), n, N(st), NULL)) memset(d, v, n);
+    if (n && !vg_call(CALL_SET, N(d), (uint64_t)(v & 255), n, N(OWN(st)), NULL)) memset(d, v, n);
     OK;
 }
 cudaError_t cudaMemset(void *d, int v, size_t n) { return cudaMemsetAsync(d, v, n, 0); }
@@ -215,7 +213,7 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t *s, unsigned flags, int pr
     stream->next = streams;
     while (!atomic_compare_exchange_weak(&streams, &stream->next, stream)) { }
     *s = (cudaStream_t)stream;
-    vg_log(LOG_STREAM_CREATE, N(stream), flags, 0, 0);
+    vg_log(LOG_STREAM_CREATE, N(stream), flags, (uint64_t)current, 0);
     OK;
 }
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned flags) { return cudaStreamCreateWithPriority(s, flags, 0); }
@@ -224,19 +222,19 @@ cudaError_t cudaStreamDestroy(cudaStream_t s) { (void)s; OK; } /* its work goes 
 cudaError_t cudaStreamGetPriority(cudaStream_t s, int *p) { *p = stream_of(s)->priority; OK; }
 cudaError_t cudaStreamGetFlags(cudaStream_t s, unsigned *f) { *f = (unsigned)stream_of(s)->flags; OK; }
 cudaError_t cudaStreamQuery(cudaStream_t s) {
-    return vg_call(CALL_STREAM_QUERY, N(s), 0, 0, 0, NULL) ? cudaErrorNotReady : cudaSuccess;
+    return vg_call(CALL_STREAM_QUERY, N(OWN(s)), 0, 0, 0, NULL) ? cudaErrorNotReady : cudaSuccess;
 }
-cudaError_t cudaStreamSynchronize(cudaStream_t s) { vg_call(CALL_STREAM_SYNC, N(s), 0, 0, 0, NULL); OK; }
-cudaError_t cudaDeviceSynchronize(void) { vg_call(CALL_DEVICE_SYNC, 0, 0, 0, 0, NULL); OK; }
+cudaError_t cudaStreamSynchronize(cudaStream_t s) { vg_call(CALL_STREAM_SYNC, N(OWN(s)), 0, 0, 0, NULL); OK; }
+cudaError_t cudaDeviceSynchronize(void) { vg_call(CALL_DEVICE_SYNC, (uint64_t)current, 0, 0, 0, NULL); OK; }
 cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned f) {
     struct virtual_event *event = (struct virtual_event *)e;
     (void)f;
     if (event->capture) stream_of(s)->capture = event->capture;
-    vg_log(LOG_STREAM_WAIT, N(s), N(e), event->version, event->capture ? event->capture->id : 0);
+    vg_log(LOG_STREAM_WAIT, N(OWN(s)), N(e), event->version, event->capture ? event->capture->id : 0);
     OK;
 }
 cudaError_t cudaLaunchHostFunc(cudaStream_t s, cudaHostFn_t f, void *data) {
-    if (!vg_call(CALL_HOST_FUNCTION, N(s), N(f), N(data), 0, NULL)) f(data);
+    if (!vg_call(CALL_HOST_FUNCTION, N(OWN(s)), N(f), N(data), 0, NULL)) f(data);
     OK;
 }
 
@@ -287,7 +285,7 @@ cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
     event->event.version = atomic_fetch_add(&records, 1) + 1;
     event->event.capture = stream_of(s)->capture;
     event->recorded_ms = now_ms();
-    vg_log(LOG_EVENT_RECORD, N(e), N(s), event->event.version, event->event.capture ? event->event.capture->id : 0);
+    vg_log(LOG_EVENT_RECORD, N(e), N(OWN(s)), event->event.version, event->event.capture ? event->event.capture->id : 0);
     OK;
 }
 cudaError_t cudaEventRecordWithFlags(cudaEvent_t e, cudaStream_t s, unsigned f) { (void)f; return cudaEventRecord(e, s); }
@@ -340,7 +338,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t s, enum cudaStreamCaptureMode m)
     if (!graph) return fail(cudaErrorMemoryAllocation);
     graph->id = ++graph_numbers;
     stream_of(s)->capture = graph;
-    vg_log(LOG_CAPTURE_BEGIN, N(s), graph->id, 0, 0);
+    vg_log(LOG_CAPTURE_BEGIN, N(OWN(s)), graph->id, 0, 0);
     OK;
 }
 cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *graph) {
@@ -349,7 +347,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *graph) {
     stream_of(s)->capture = NULL;
     for (struct virtual_stream *joined = streams; joined; joined = joined->next)
         if (joined->capture == capture) joined->capture = NULL;
-    vg_log(LOG_CAPTURE_END, N(s), ((struct virtual_graph *)*graph)->id, 0, 0);
+    vg_log(LOG_CAPTURE_END, N(OWN(s)), ((struct virtual_graph *)*graph)->id, 0, 0);
     OK;
 }
 uint64_t vg_capture_of(uint64_t s) {
@@ -369,13 +367,13 @@ cudaError_t cudaGraphGetNodes(cudaGraph_t g, cudaGraphNode_t *nodes, size_t *n) 
 cudaError_t cudaGraphDestroy(cudaGraph_t g) { (void)g; OK; }
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t e) { (void)e; OK; }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t e, cudaStream_t s) {
-    vg_call(CALL_GRAPH_LAUNCH, ((struct virtual_graph *)e)->id, N(s), 0, 0, NULL);
+    vg_call(CALL_GRAPH_LAUNCH, ((struct virtual_graph *)e)->id, N(OWN(s)), 0, 0, NULL);
     OK;
 }
 
 /* ---- kernels: their names are known, their bodies are not */
 static cudaError_t launch(const void *f, cudaStream_t s) {
-    if (!vg_call(CALL_LAUNCH, N(f), N(s), 0, 0, vg_kernel_name(f))) vg_unmodelled(vg_kernel_name(f));
+    if (!vg_call(CALL_LAUNCH, N(f), N(OWN(s)), 0, 0, vg_kernel_name(f))) vg_unmodelled(vg_kernel_name(f));
     OK;
 }
 cudaError_t cudaLaunchKernel(const void *f, dim3 g, dim3 b, void **a, size_t n, cudaStream_t s) {

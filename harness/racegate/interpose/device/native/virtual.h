@@ -41,4 +41,9 @@ void vg_open_range(const void *data, size_t size);
 void vg_note_range(const void *data, size_t size, int is_write);
 void vg_ask_in_silence(void); /* what this thread finds complete from now on is nobody's knowledge */
 int vg_memory_kind(const void *address); /* 0 unknown, 1 host (pinned), 2 device */
+int vg_memory_gpu(const void *address); /* of memory that is known */
+int vg_current_gpu(void);
+/* What names the default stream of the current GPU: the runtime's own number is the same for all. */
+enum { GPUS_MAX = 64, DEFAULT_STREAM = 0x100 };
+uint64_t vg_stream(uint64_t stream);
 #endif

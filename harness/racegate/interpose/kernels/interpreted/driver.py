@@ -51,16 +51,16 @@ class VirtualDriver:
         return torch.cuda.get_device_capability(device)  # type: ignore[no-any-return]
 
     def get_current_device(self) -> int:
-        return 0
+        return int(torch.cuda.current_device())
 
     def set_current_device(self, device: int) -> None:
-        """There is one."""
+        torch.cuda.set_device(device)
 
     def get_current_stream(self, device: int = 0) -> int:
         return int(torch._C._cuda_getCurrentRawStream(device))
 
     def get_active_torch_device(self) -> Any:
-        return torch.device("cuda", 0)
+        return torch.device("cuda", torch.cuda.current_device())
 
     def get_device_interface(self) -> Any:
         return torch.cuda

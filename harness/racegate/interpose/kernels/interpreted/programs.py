@@ -8,79 +8,98 @@ operation may come before what another does behind one, so that such a pair is c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from racegate.history.finding import Frame, Race, Side, Stack, hazard_of
+from racegate.history.finding import Frame, KernelTotal, Race, Side, Stack, hazard_of
+from racegate.interpose.kernels.interpreted.accesses import (
+    LaunchJudged,
+    LaunchRace,
+    MissingEdge,
+    ProgramAccess,
+)
+from racegate.interpose.kernels.interpreted.handing import AtomicClocks, AtomicRelation
 from racegate.order.findings import race_signature
 from racegate.order.recorder import PlaceLabels
 
-MAY_BE_ORDERED = "programs of a launch that may hand over to each other by atomic operations"
-_EDGE = (
-    "nothing orders two programs of one launch: give each bytes of its own, make both accesses "
-    "atomic, or put what comes second into a launch of its own"
-)
 
-
-class ProgramAccess(NamedTuple):
-    """What one program does at one place of a kernel.
-
-    addresses: [N] uint64, of the elements; size: of each, in bytes
-    program: its number in the grid; at: of the touch, among all of the launch
-    values: [N], what a plain store writes, None of all else; place: the line of the kernel
+class ProgramRaces(NamedTuple):
+    """races: for each two lines of the kernel one
+    ordered: pairs of lines that are in order in this run by atomic operations
+    untold: pairs of lines that these may order
     """
 
-    addresses: NDArray[np.uint64]
-    size: int
-    program: int
-    at: int
-    place: Frame
-    is_write: bool = False
-    is_atomic: bool = False
-    values: NDArray[np.generic] | None = None
+    races: list[LaunchRace]
+    ordered: int
+    untold: int
 
 
-class ProgramRace(NamedTuple):
-    """Two programs of a launch that touch the same bytes: the first such ones from low to high."""
+def judge_programs(touches: Sequence[ProgramAccess], warps: int = 1) -> ProgramRaces:
+    """What two programs of a launch do to the same bytes without an order. Programs that write one
+    value to an element, which none of them reads, do not race there.
 
-    first: ProgramAccess
-    second: ProgramAccess
-    low: int
-    high: int
-
-
-def judge_programs(touches: Sequence[ProgramAccess]) -> tuple[list[ProgramRace], int]:
-    """One race for each two places of the kernel, and how many such pairs may be handed over.
-    Programs that write one value to an element, which none of them reads, do not race there.
+    touches: of the launch, in the order of the interpreter; warps: of each program
     """
     known = [touch for touch in touches if touch.addresses.size]
     if len({touch.program for touch in known}) < 2 or not _may_meet(known):
-        return [], 0
-    unit = int(np.gcd.reduce([touch.size for touch in known]))
-    if any((touch.addresses % np.uint64(unit)).any() for touch in known):
+        return ProgramRaces([], 0, 0)
+    races: dict[_Lines, LaunchRace] = {}
+    by_order: dict[AtomicRelation, set[_Lines]] = {
+        AtomicRelation.ORDERED: set(),
+        AtomicRelation.MAYBE: set(),
+    }
+    atomics = _atomics_of(known)
+    handed = AtomicClocks(known, warps) if len(atomics) > 1 else None
+    for first, second, low, high in _conflicts(known):
+        lines = (first.place, first.is_write, second.place, second.is_write)
+        order = AtomicRelation.NONE
+        if handed is not None and _may_be_ordered(first, second, atomics):
+            order = handed.order(first, second)
+        if order in by_order:
+            by_order[order].add(lines)
+        elif lines not in races:
+            lack = (
+                MissingEdge.RELEASE if order is AtomicRelation.UNRELEASED else MissingEdge.PROGRAMS
+            )
+            races[lines] = LaunchRace(first, second, low, high, lack)
+    ordered, untold = (lines - races.keys() for lines in by_order.values())
+    return ProgramRaces(list(races.values()), len(ordered), len(untold - ordered))
+
+
+_Lines = tuple[Frame, bool, Frame, bool]  # of two accesses, each with whether it writes
+
+
+def _conflicts(
+    touches: Sequence[ProgramAccess],
+) -> Iterator[tuple[ProgramAccess, ProgramAccess, int, int]]:
+    """Two programs' accesses of the same bytes, of each line that which comes last before; the
+    first in the order of the interpreter, and bytes that they share.
+    """
+    unit = int(np.gcd.reduce([touch.size for touch in touches]))
+    if any((touch.addresses % np.uint64(unit)).any() for touch in touches):
         unit = 1
-    cells, owners = _cells(known, unit)
+    cells, owners = _cells(touches, unit)
     order = np.argsort(cells, kind="stable")
     cells, owners = cells[order], owners[order]
     starts = np.flatnonzero(np.concatenate(([True], cells[1:] != cells[:-1])))
     ends = np.append(starts[1:], cells.size)
-    found: dict[tuple[Frame, bool, Frame, bool], ProgramRace] = {}
-    handed: set[tuple[Frame, Frame]] = set()
-    atomics = _atomics_of(known)
-    for at in _suspects(known, owners, starts):
-        there = [known[owner] for owner in owners[starts[at] : ends[at]]]
+    known: set[bytes] = set()
+    for at in _suspects(touches, owners, starts):
+        whose = owners[starts[at] : ends[at]]
+        there = [touches[owner] for owner in whose]
         low = int(cells[starts[at]]) * unit
-        for first, second in _pairs_on(there, low):
-            key = (first.place, first.is_write, second.place, second.is_write)
-            if _may_be_ordered(first, second, atomics):
-                handed.add((first.place, second.place))
-            elif key not in found:
-                found[key] = ProgramRace(first, second, low, low + unit)
-    return list(found.values()), len(handed)
+        if all(touch.values is not None for touch in there):
+            if len({_value_at(touch, low) for touch in there}) == 1:
+                continue
+        elif whose.tobytes() in known:
+            continue
+        known.add(whose.tobytes())
+        for first, second in _pairs_on(there):
+            yield first, second, low, low + unit
 
 
 class _Runs(NamedTuple):
@@ -166,23 +185,26 @@ def _suspects(
     return np.flatnonzero(several & any_write & any_plain)
 
 
-def _pairs_on(
-    there: Sequence[ProgramAccess], low: int
-) -> list[tuple[ProgramAccess, ProgramAccess]]:
-    """Pairs of two programs on one cell that conflict. there: all that touches it, in the order of
-    the interpreter
+def _pairs_on(there: Sequence[ProgramAccess]) -> Iterator[tuple[ProgramAccess, ProgramAccess]]:
+    """Pairs of two programs on one cell that conflict: for each access the last ones before it, of
+    each line. there: all that touches it, in the order of the interpreter
     """
-    only_stores = all(touch.values is not None for touch in there)
-    if only_stores and len({_value_at(touch, low) for touch in there}) == 1:
-        return []
-    return [
-        (first, second)
-        for at, second in enumerate(there)
-        for first in there[:at]
-        if first.program != second.program
-        and (first.is_write or second.is_write)
-        and not (first.is_atomic and second.is_atomic)
-    ]
+    last: dict[tuple[Frame, bool, bool], list[ProgramAccess]] = {}
+    for second in there:
+        for before in last.values():
+            first = before[-1] if before[-1].program != second.program else before[0]
+            if first.program != second.program and _is_conflict(first, second):
+                yield first, second
+        before = last.setdefault((second.place, second.is_write, second.is_atomic), [])
+        # The last access, and the last one of another program before it.
+        if before and before[-1].program == second.program:
+            before[-1] = second
+        else:
+            before[:] = [*before[-1:], second]
+
+
+def _is_conflict(first: ProgramAccess, second: ProgramAccess) -> bool:
+    return (first.is_write or second.is_write) and not (first.is_atomic and second.is_atomic)
 
 
 def _value_at(touch: ProgramAccess, address: int) -> bytes:
@@ -218,24 +240,49 @@ def _may_be_ordered(
 
 
 class LaunchConflicts:
-    """The races inside the launches of a run, by signature: each with its count."""
+    """What is found inside the launches of a run: races by signature, each with its count, and what
+    was launched by kernel.
+    """
 
     def __init__(self) -> None:
         self._races: dict[str, Race] = {}
         self._places = PlaceLabels()
+        self._launched: dict[tuple[str, Frame], list[LaunchJudged]] = {}
+        self._lines: dict[tuple[str, Frame], set[str]] = {}
 
-    def add(self, kernel: str, race: ProgramRace, *, stack: Stack, buffer: str) -> None:
-        """stack: where the program launches the kernel. A race is known by lines of the kernel."""
-        found = self._in_words(kernel, race, stack, buffer)
-        known = self._races.get(found.signature)
-        count = 1 if known is None else known.count + 1
-        self._races[found.signature] = msgspec.structs.replace(known or found, count=count)
+    def add(self, launch: LaunchJudged, *, stack: Stack, buffers: Sequence[str]) -> None:
+        """stack: where the program launches it; buffers: names of what its races are about. A race
+        is known by lines of the kernel.
+        """
+        key = (launch.kernel, launch.place)
+        self._launched.setdefault(key, []).append(launch._replace(races=()))
+        for race, buffer in zip(launch.races, buffers, strict=True):
+            found = self._in_words(launch.kernel, race, stack, buffer)
+            known = self._races.get(found.signature)
+            count = 1 if known is None else known.count + 1
+            self._races[found.signature] = msgspec.structs.replace(known or found, count=count)
+            self._lines.setdefault(key, set()).add(found.signature)
 
     def races(self) -> list[Race]:
         """In the order in which they were found."""
         return list(self._races.values())
 
-    def _in_words(self, kernel: str, race: ProgramRace, stack: Stack, buffer: str) -> Race:
+    def kernels(self) -> tuple[KernelTotal, ...]:
+        """In the order of their first launch."""
+        return tuple(
+            KernelTotal(
+                name=name,
+                file=place[0],
+                line=place[1],
+                launches=len(launches),
+                programs=sum(one.programs for one in launches),
+                findings=len(self._lines.get((name, place), ())),
+                untold=max(one.untold for one in launches),
+            )
+            for (name, place), launches in self._launched.items()
+        )
+
+    def _in_words(self, kernel: str, race: LaunchRace, stack: Stack, buffer: str) -> Race:
         first, second = (
             Side(
                 operation=f"kernel {kernel}",
@@ -255,6 +302,6 @@ class LaunchConflicts:
             count=1,
             first=first,
             second=second,
-            edge=_EDGE,
+            edge=race.lack.value,
             pairs=(),
         )

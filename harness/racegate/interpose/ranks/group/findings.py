@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from racegate.history.finding import FindingKind, Stack, place_name
+from racegate.interpose.ranks.group.kinds import rank_name
 
 
 class RankPlace(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,7 +41,7 @@ class RankFinding(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def message(self) -> str:
         """In words, on several lines."""
-        told = [f"rank {one.rank} {one.what}{_at(one.stack)}" for one in self.places]
+        told = [f"{rank_name(one.rank)} {one.what}{_at(one.stack)}" for one in self.places]
         return "\n".join([self.title, *told, *([self.hint] if self.hint else [])])
 
 

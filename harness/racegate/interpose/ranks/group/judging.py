@@ -102,7 +102,9 @@ def _first_of_each_rank(nodes: Sequence[GroupNode]) -> list[GroupNode]:
 def _deadlock(matching: Matching) -> RankFinding:
     waits = dict(matching.hosts)
     places = []
-    for rank, state in enumerate(matching.states):
+    for rank, state in matching.states.items():
+        if not state.is_member:
+            continue
         if rank in waits:
             wait = waits[rank]
             places.append(RankPlace(rank=rank, what=_why(matching, rank, wait), stack=wait.stack))
@@ -187,9 +189,9 @@ def orders(matching: Matching) -> Iterator[RankFinding]:
     """Pairs of operations of two communicators that two ranks issue in opposite orders, one of each
     two communicators.
     """
-    issued = [_keys_of(matching, rank) for rank in range(len(matching.states))]
+    issued = {rank: _keys_of(matching, rank) for rank in matching.states}
     seen: set[frozenset[int]] = set()
-    for one, other in combinations(range(len(issued)), 2):
+    for one, other in combinations(issued, 2):
         at = {key: number for number, key in enumerate(issued[other])}
         common = [key for key in issued[one] if key in at]
         for first, second in pairwise(common):

@@ -4,6 +4,15 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+MAIN = -1  # the number of the program's own process, where its ranks are processes that it starts
+
+
+def rank_name(rank: int) -> str:
+    """In words. rank: below 0 of a process that is none"""
+    if rank >= 0:
+        return f"rank {rank}"
+    return "the main process" if rank == MAIN else f"process {MAIN - rank}"
+
 
 class CollectiveKind(IntEnum):
     """As native/nccl.c numbers them."""

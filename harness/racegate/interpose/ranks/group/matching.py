@@ -45,7 +45,8 @@ class RankState:
     """How far a rank is. waits: of its threads, by number; others: of its threads those that may do
     something; unanswered: how much it was told and has not done; ended: how, if it has; order: what
     it says at its end; is_gone: its process is no more; standing: where its threads stood when
-    somebody asked
+    somebody asked; is_member: it has a communicator, or is known to be a rank; is_kept: its process
+    stays until all ranks have ended
     """
 
     waits: dict[int, Wait] = field(default_factory=dict)
@@ -56,6 +57,8 @@ class RankState:
     order: RankOrder | None = None
     is_gone: bool = False
     standing: dict[int, ThreadPlace] = field(default_factory=dict)
+    is_member: bool = True
+    is_kept: bool = True
 
     @property
     def places(self) -> list[ThreadPlace]:
@@ -71,12 +74,25 @@ class RankState:
 
 
 class Matching:
-    """All ranks of a run. mail: what is to be told to ranks, in order"""
+    """All ranks of a run, by number. mail: what is to be told to ranks, in order
+
+    A process that has no communicator yet may be none: its number is below 0.
+    """
 
     def __init__(self, ranks: int) -> None:
-        self.states = [RankState() for _ in range(ranks)]
+        self.states = {rank: RankState() for rank in range(ranks)}
         self.meetings = Meetings()
         self.mail: Mail = []
+
+    def enter(self, number: int) -> None:
+        """A process that may become a rank is there."""
+        self.states[number] = RankState(is_member=False, is_kept=False)
+
+    def rename(self, number: int, rank: int) -> None:
+        """It becomes this rank. It has issued nothing so far."""
+        self.states[rank] = self.states.pop(number)
+        self.states = dict(sorted(self.states.items()))
+        self.mail = [(rank if to == number else to, message) for to, message in self.mail]
 
     def take(self, rank: int, told: Up) -> None:
         """A rank has said something."""
@@ -86,6 +102,7 @@ class Matching:
                 state.unanswered -= 1
                 return
             case JoinMessage():
+                state.is_member = True
                 self.meetings.join(rank, told)
             case IssueMessage():
                 self._issue(self.meetings.issue(rank, told))
@@ -105,6 +122,8 @@ class Matching:
                 state.ended = told.how
             case DrainMessage():
                 state.order = told.order
+                if not state.is_kept:
+                    self.mail.append((rank, DismissMessage()))
             case StandMessage():
                 state.standing = told.threads
                 state.others = tuple(told.threads)
@@ -177,12 +196,12 @@ class Matching:
             self._tell(each, answer)
 
     def _forget_queries(self) -> None:
-        for state in self.states:
+        for state in self.states.values():
             state.queries = 0
 
     def ask_where(self) -> None:
         """Nobody has said anything for long: where do those stand who may do something?"""
-        for rank, state in enumerate(self.states):
+        for rank, state in self.states.items():
             if not state.is_still:
                 self._tell(rank, WhereQuery())
 
@@ -191,16 +210,38 @@ class Matching:
     @property
     def is_still(self) -> bool:
         """Whether no host can do anything, and all that ranks were told has been done."""
-        return not self.mail and all(state.is_still for state in self.states)
+        members = self._members
+        is_still = bool(members) and all(state.is_still for state in members)
+        return not self.mail and is_still and not self._lacks_members
+
+    @property
+    def _members(self) -> list[RankState]:
+        return [state for state in self.states.values() if state.is_member]
+
+    @property
+    def _lacks_members(self) -> bool:
+        """Whether somebody waits in a communicator to which a process may yet come."""
+        if all(state.is_member or state.is_gone for state in self.states.values()):
+            return False
+        waits = [
+            (rank, wait) for rank, state in self.states.items() for wait in state.waits.values()
+        ]
+        waited = {comm for rank, wait in waits for comm in self._comms(rank, wait)}
+        return any(map(self.meetings.lacks_members, waited))
+
+    def _comms(self, rank: int, wait: Wait) -> set[int]:
+        if isinstance(wait, SplitMessage):
+            return {wait.comm}
+        return {meeting.key[0] for meeting in self.meetings.nodes[rank, wait.node].meetings}
 
     @property
     def is_over(self) -> bool:
         """Whether all ranks have ended."""
-        return all(state.ended is not None for state in self.states)
+        return all(state.ended is not None for state in self._members)
 
     def go_on(self) -> bool:
         """Of a run that stands still: whether somebody who asks can be told "not ready"."""
-        for rank, state in enumerate(self.states):
+        for rank, state in self.states.items():
             for thread, wait in list(state.waits.items()):
                 if _asks(wait) and state.queries < QUERIES_MAX:
                     state.queries += 1
@@ -213,7 +254,7 @@ class Matching:
         """Of a run in which all scripts are over: whether devices wait for what never comes. They
         are told so.
         """
-        ends = [(rank, thread) for rank, state in enumerate(self.states) for thread in state.waits]
+        ends = [(rank, at) for rank, state in self.states.items() for at in state.waits]
         for rank, thread in ends:
             del self.states[rank].waits[thread]
             self._tell(rank, NotReadyAnswer(thread=thread))
@@ -221,12 +262,14 @@ class Matching:
 
     def dismiss(self) -> None:
         """All ranks have ended: their processes may end too."""
-        self.mail += [(rank, DismissMessage()) for rank in range(len(self.states))]
+        self.mail += [
+            (rank, DismissMessage()) for rank, state in self.states.items() if state.is_kept
+        ]
 
     @property
     def hosts(self) -> Iterator[tuple[int, Wait]]:
         """The threads that wait, by rank; not what the device waits for behind the script's end."""
-        for rank, state in enumerate(self.states):
+        for rank, state in self.states.items():
             for wait in state.waits.values():
                 if not (isinstance(wait, WaitMessage) and wait.kind is WaiterKind.END):
                     yield rank, wait

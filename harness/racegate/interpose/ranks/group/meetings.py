@@ -127,6 +127,10 @@ class Meetings:
         if told.name:
             self._names[told.comm] = told.name
 
+    def lacks_members(self, comm: int) -> bool:
+        """Whether not all of its ranks have made the communicator."""
+        return len(self.members[comm]) < self.sizes[comm]
+
     def issue(self, rank: int, told: IssueMessage) -> GroupNode:
         """A rank has issued operations."""
         node = GroupNode(rank, told.node, told.label, told.stack, told.operations, [])

@@ -31,13 +31,32 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """Of either side."""
 
 
+class HelloMessage(Message, frozen=True, kw_only=True):
+    """A process that the program started is to have a device. rank: as its environment has it;
+    None: it has none
+    """
+
+    rank: int | None
+
+
+class SeatMessage(Message, frozen=True, kw_only=True):
+    """What a process is to do that said hello. place: which of all processes it is; job: as JSON"""
+
+    place: int
+    job: bytes
+
+
 class JoinMessage(Message, frozen=True, kw_only=True):
-    """A rank has made a communicator. rank, ranks: its own there; name: torch's, or none"""
+    """A rank has made a communicator. rank, ranks: its own there; name: torch's, or none
+
+    whole: which rank of the program it is, as torch says, or as this communicator does
+    """
 
     comm: int
     rank: int
     ranks: int
     name: str
+    whole: int = 0
 
 
 class IssueMessage(Message, frozen=True, kw_only=True):
@@ -105,10 +124,13 @@ class DrainMessage(Message, frozen=True, kw_only=True):
 
 
 class ThreadPlace(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a thread stands. is_in_group: in a call of torch.distributed, which waits for others"""
+    """Where a thread stands. is_in_group: in a call of torch.distributed, which waits for others;
+    is_launching: it waits for processes that it has started as ranks
+    """
 
     stack: Stack
     is_in_group: bool
+    is_launching: bool = False
 
 
 class StandMessage(Message, frozen=True, kw_only=True):
@@ -162,7 +184,8 @@ class DismissMessage(Message, frozen=True, kw_only=True):
 
 
 Up = (
-    JoinMessage
+    HelloMessage
+    | JoinMessage
     | IssueMessage
     | PostMessage
     | NeedMessage
@@ -174,7 +197,8 @@ Up = (
     | DoneMessage
 )
 Down = (
-    WantMessage
+    SeatMessage
+    | WantMessage
     | ResultMessage
     | NotReadyAnswer
     | SplitAnswer

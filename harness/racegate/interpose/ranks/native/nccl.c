@@ -56,7 +56,7 @@ static result_t put(int kind, const void *send, void *receive, size_t count, int
     }
     operations[operation_count++] = (struct operation){
         (uint64_t)kind, (uintptr_t)send, (uintptr_t)receive, count, (uint64_t)type, (uint64_t)reduction, (uint64_t)root,
-        comm->id, comm->rank, (uintptr_t)stream
+        comm->id, comm->rank, vg_stream((uintptr_t)stream)
     };
     return depth ? OK : flush();
 }
@@ -74,11 +74,11 @@ static comm_t join(uint64_t id, uint64_t rank, uint64_t ranks, const struct conf
     vg_call(CALL_NCCL_JOIN, id, rank, ranks, 0, is_named ? config->name : "");
     return comm;
 }
-/* The same in each run: the rank that asks, and how often it has. */
+/* Of the process that asks, among all of the run, and how often it has. */
 result_t ncclGetUniqueId(unique_id *id) {
     static uint64_t made;
-    const char *rank = getenv("RANK");
-    uint64_t number = ((uint64_t)(rank ? atoi(rank) + 1 : 1) << 32) | __sync_add_and_fetch(&made, 1);
+    const char *place = getenv("RACEGATE_PLACE");
+    uint64_t number = ((uint64_t)(place ? atoi(place) + 1 : 1) << 32) | __sync_add_and_fetch(&made, 1);
     memset(id, 0, sizeof *id);
     memcpy(id->bytes, &number, sizeof number);
     return OK;

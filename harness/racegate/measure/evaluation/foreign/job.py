@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -93,6 +93,66 @@ def mutate_release(
         missing={one.key: missing.of(one) for one in reached if one.key in survivors},
         unrun=tuple(_unrun(every, lines)),
     )
+
+
+def judged_elsewhere(
+    mutation: ReleaseMutation,
+    release: EditedRelease,
+    cell: ReleaseCell,
+    scenarios: Sequence[Scenario],
+    asked: ReleaseSpec,
+    *,
+    on_done: Callable[[int, int, str], None] = lambda done, total, what: None,
+) -> ReleaseMutation:
+    """The same mutants, of which those that nobody noticed are judged in another cell too, and
+    those that are said to change nothing. on_done: as of `mutate_release`
+
+    Raises as that does, and EquivalentError if one that changes nothing is noticed here.
+    """
+    every = {one.key: one for one in _mutants(cell, asked.files)}
+    equivalents = load_equivalents(asked.equivalent)
+    named = enumerate(scenarios, 1)
+    release.record(scenarios, lambda name: on_done(next(named)[0], len(scenarios), name))
+    reach = _reach_of(release, asked.files)
+    lines = {file: frozenset().union(*by.values()) for file, by in reach.lines.items()}
+    judge = _ReleaseJudge(release, cell, reach)
+    kept = KeptResults(_kept_of(asked.keep, cell), _state(cell, scenarios), equivalents)
+    found: list[SourceResult] = []
+    for number, result in enumerate(mutation.report.results, 1):
+        mutant = every[result.key]
+        if result.fate is SourceFate.KILLED or not _is_run(mutant, lines):
+            found.append(result)
+            continue
+        if kept.result(mutant) is None:
+            kept.add(judge.result(mutant))
+        again = kept.known(mutant)
+        if again.fate is SourceFate.KILLED:
+            by = f"{again.by}, {' '.join(cell.settings)}"
+            result = equivalents.applied(mutant, msgspec.structs.replace(again, by=by))
+        found.append(result)
+        on_done(number, len(mutation.report.results), f"{again.fate} {again.file}:{again.line}")
+    missed = {one.key for one in found if one.fate in MISSED}
+    return msgspec.structs.replace(
+        mutation,
+        report=msgspec.structs.replace(mutation.report, results=tuple(found)),
+        missing={key: what for key, what in mutation.missing.items() if key in missed},
+        unrun=tuple(_still_unrun(mutation.unrun, lines)),
+    )
+
+
+def _kept_of(keep: Path | None, cell: ReleaseCell) -> Path | None:
+    """Beside the file of the first cell, one for each other."""
+    return None if keep is None else keep.with_stem("-".join((keep.stem, *cell.settings)))
+
+
+def _still_unrun(
+    unrun: Sequence[UnrunEntry], lines: Mapping[str, frozenset[int]]
+) -> Iterator[UnrunEntry]:
+    for one in unrun:
+        rest = tuple(line for line in one.lines if line not in lines[one.file])
+        if rest:
+            is_whole = one.is_whole and rest == one.lines
+            yield UnrunEntry(one.file, one.scope, rest, is_whole=is_whole)
 
 
 def _mutants(cell: ReleaseCell, files: Sequence[str]) -> list[SourceMutant]:

@@ -164,20 +164,24 @@ def plain_source(text: str) -> str:
 def _module(race: Race, control: str, fixed: str | None, turns: tuple[int, int]) -> str:
     latch = LATCH.read_text().partition('"""\n')[2]
     head = (
-        f'"""Whether {race.first.operation} at {race.first.place} and {race.second.operation} at '
-        f'{race.second.place} are ordered.\n\nNeeds torch with CUDA, and cuda-bindings.\n"""\n'
+        '"""Whether two accesses are ordered.\n\n'
+        f"first   {race.first.operation} at {race.first.place}\n"
+        f"second  {race.second.operation} at {race.second.place}\n\n"
+        'Needs torch with CUDA, and cuda-bindings.\n"""\n'
     )
-    parts = [head + latch, f"CONTROL = {_quoted(control)}"]
+    parts = [head + latch, f"\nCONTROL = {_quoted(control)}"]
     parts += [] if fixed is None else [f"REPAIRED = {_quoted(fixed)}"]
     late = f"StreamLatch(close_at={turns[0]}, open_at={turns[1]})"
     parts.append(
         "\ndef test_the_control_corrupts() -> None:\n"
-        f"    assert observed(CONTROL, {late}) != observed(CONTROL, StreamLatch())\n"
+        f"    late = {late}\n"
+        "    assert observed(CONTROL, late) != observed(CONTROL, StreamLatch())\n"
     )
     if fixed is not None:
         parts.append(
             "\ndef test_the_repaired_program_is_clean() -> None:\n"
-            f"    assert observed(REPAIRED, {late}) == observed(REPAIRED, StreamLatch())\n"
+            f"    late = {late}\n"
+            "    assert observed(REPAIRED, late) == observed(REPAIRED, StreamLatch())\n"
         )
     return "\n".join(parts)
 

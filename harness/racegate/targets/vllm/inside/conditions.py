@@ -25,26 +25,68 @@ _PENALISING = (
 _BITS = 32  # tokens of one word of a mask
 
 
-def params_of(request: Request) -> Any:
-    """vLLM's sampling parameters: with a seed and penalties where there is a temperature."""
+def params_of(request: Request, own: range, *, is_drafted: bool) -> Any:
+    """vLLM's sampling parameters: with a seed, penalties and more where there is a temperature.
+
+    own: tokens of the request; is_drafted: the engine speculates, and some are not to be had
+    """
     from vllm import SamplingParams
 
     chosen: dict[str, Any] = {}
     if request.temperature:
         chosen |= {"seed": request.seed, **penalties_of(request)}
+        chosen |= narrowed_as(request.seed % SORTS, own, is_drafted=is_drafted)
     if request.grammar_modulus:
         from vllm.sampling_params import StructuredOutputsParams
 
         grammar = StructuredOutputsParams(regex=str(request.grammar_modulus))
         grammar._backend = "xgrammar"  # whom validation would have chosen: new releases ask
         chosen["structured_outputs"] = grammar
-    return SamplingParams(
+    params = SamplingParams(
         max_tokens=request.max_tokens,
         temperature=request.temperature,
         detokenize=False,
         ignore_eos=True,
         **chosen,
     )
+    if request.temperature and request.seed % SORTS == 2:
+        params._bad_words_token_ids = words_of(own)  # what a tokenizer would have made of words
+    return params
+
+
+def narrowed_as(sort: int, own: range, *, is_drafted: bool) -> dict[str, Any]:
+    """What else a request of a sort is sampled with: it leaves the scripted token the only likely
+    one too, and differs from row to row.
+    """
+    narrowed: tuple[dict[str, Any], ...] = (
+        {"top_k": 8, "logprobs": 2},
+        {"top_p": 0.9, **_at_least(3, own)},
+        {"logprobs": 1, "top_k": 16},
+        {"allowed_token_ids": list(own), "top_p": 0.8},
+    )
+    unlike: tuple[dict[str, Any], ...] = (
+        {"min_p": 0.1},
+        {"logit_bias": {own.start: -1.0}},
+        {"min_p": 0.2},
+        _at_least(2, own),
+    )
+    return narrowed[sort] | ({} if is_drafted else unlike[sort])
+
+
+def words_of(own: range) -> list[list[int]]:
+    """Words that are never said: one token, and two of which the first is."""
+    other = _other(own)
+    return [[other], *([token, other] for token in own)]
+
+
+def _at_least(count: int, own: range) -> dict[str, Any]:
+    """So many tokens, before which end-of-sequence is forbidden: a token of the first request."""
+    return {"min_tokens": count, "stop_token_ids": [_other(own)]} if own.start else {}
+
+
+def _other(own: range) -> int:
+    """Somebody else's token."""
+    return own.start - 1 if own.start else own.stop
 
 
 def penalties_of(request: Request) -> dict[str, float]:

@@ -18,7 +18,7 @@ from racegate.targets.common.inside.serve import NotTaken
 from racegate.targets.common.inside.session import EngineSession
 from racegate.targets.common.wire import Fidelity, Observed
 from racegate.targets.vllm.cell import Cell
-from racegate.targets.vllm.inside import plants
+from racegate.targets.vllm.inside import plants, standins
 from racegate.targets.vllm.inside.conditions import (
     leave_blocks,
     limit_drafts,
@@ -30,10 +30,17 @@ from racegate.targets.vllm.inside.conditions import (
 )
 from racegate.targets.vllm.inside.graphs import asked_graphs, watch_replays
 from racegate.targets.vllm.inside.hollow import Hollow
+from racegate.targets.vllm.inside.kept import watch_kept, watch_outputs
 from racegate.targets.vllm.inside.layers import watch_layers
 from racegate.targets.vllm.inside.sampling import watch_sampling
 from racegate.targets.vllm.inside.scripted.computed import Computed, Known, give_weights
-from racegate.targets.vllm.inside.scripted.model import VOCAB, Script, config, drafter_config
+from racegate.targets.vllm.inside.scripted.model import (
+    VOCAB,
+    WIDTH,
+    Script,
+    config,
+    drafter_config,
+)
 from racegate.targets.vllm.inside.scripted.ngrams import NgramScript
 from racegate.targets.vllm.inside.truth.compare import Truth
 from racegate.targets.vllm.inside.watch import (
@@ -99,7 +106,7 @@ def start(folder: Path, asked: Cell) -> Any:
         "attention_backend": "TRITON_ATTN",
         "gdn_prefill_backend": "triton",
         "compilation_config": {"custom_ops": ["none"], **asked_graphs(asked.graphs)},
-        "kernel_config": _kernels(),
+        "kernel_config": standins.plain_kernels(),
     }
     given = {k: v for k, v in arguments.items() if k in known and v is not None}
     return LLMEngine.from_engine_args(EngineArgs(**given))
@@ -122,18 +129,23 @@ def state_block_of(scheduler: Any) -> int:
     return int(max(sizes, default=0))
 
 
-def check_started(engine: Any, *, runner: ModelRunner, mode: StateMode) -> None:
+def check_started(engine: Any, asked: Cell) -> None:
     """A release may know less than it is asked for and go on without: raises RuntimeError then."""
     is_second = type(runner_of(engine)).__module__.startswith("vllm.v1.worker.gpu.")
     found = ModelRunner.V2 if is_second else ModelRunner.V1
-    if found is not runner:
+    if found is not asked.runner:
         raise RuntimeError(f"this release runs the model with its runner {found.upper()}")
     config = engine.vllm_config
     if not config.scheduler_config.async_scheduling:
         raise RuntimeError("this release does not schedule speculative decoding asynchronously")
     has_prefixes = bool(config.cache_config.enable_prefix_caching)
     known = getattr(config.cache_config, "mamba_cache_mode", "all" if has_prefixes else "none")
-    if known != mode and state_block_of(engine.engine_core.engine_core.scheduler):
+    has_dimensions = bool(getattr(config.model_config, "uses_mrope", False))
+    if has_dimensions != (asked.positions is PositionMode.MROPE):
+        raise RuntimeError(
+            "this release's positions of the model have not as many numbers as asked"
+        )
+    if known != asked.mode and state_block_of(engine.engine_core.engine_core.scheduler):
         raise RuntimeError(f"this release keeps recurrent states in mode {known!r}")
 
 
@@ -162,17 +174,6 @@ def _speculation(asked: Cell, folder: Path) -> dict[str, Any]:
     return {name: value for name, value in chosen.items() if name in names}
 
 
-def _kernels() -> dict[str, Any] | None:
-    """Plain kernels for vLLM's own operators, in releases that let one choose."""
-    import vllm.config
-
-    kernel = getattr(vllm.config, "kernel", None)
-    priority = getattr(kernel, "IrOpPriorityConfig", None)
-    if priority is None:
-        return None
-    return {"ir_op_priority": {field.name: ["native"] for field in dataclasses.fields(priority)}}
-
-
 class Driver:
     """Runs scenarios on a started engine."""
 
@@ -184,8 +185,7 @@ class Driver:
         cache = engine.vllm_config.cache_config
         moves = getattr(cache, "mamba_cache_mode", StateMode.NONE) != StateMode.NONE
         self.groups, numbers = groups_of(scheduler, moves=moves)
-        self._draft_len = asked.drafts
-        self._asked = asked
+        self._draft_len, self._asked = asked.drafts, asked
         self.watch = RunnerWatch(
             session,
             state_block=state_block_of(scheduler),
@@ -208,16 +208,22 @@ class Driver:
             give_weights(self.runner.model)
             self._computed = Computed(self.runner.model)
         else:
-            model = self.runner.get_model()
-            hollow.replace(model, lambda *given: self.script.target(*given), name="model")
+            hollow.replace(
+                model := self.runner.get_model(),
+                lambda *given: self.script.target(*given),
+                name="model",
+            )
             if asked.positions is PositionMode.MROPE:
                 model.get_mrope_input_positions = self._coordinates
         if self._draft_len and asked.drafter is not ProposerKind.NGRAM:
             drafter = getattr(self.runner, "drafter", None) or self.runner.speculator
             model = getattr(drafter.model, "unwrap", lambda: drafter.model)()
-            gives = 2 if asked.drafter is ProposerKind.EAGLE else 1
-            says = lambda *given: self.script.draft(*given)  # noqa: E731
-            hollow.replace(model, says, name="drafter", gives=gives)
+            hollow.replace(
+                model,
+                lambda *given: self.script.draft(*given),
+                name="drafter",
+                gives=2 if asked.drafter is ProposerKind.EAGLE else 1,
+            )
 
         if asked.graphs is not CaptureMode.NONE:
             self._script = self._script_of(NOBODY, {}, lies=False)
@@ -225,9 +231,8 @@ class Driver:
             watch_replays(self.watch, self.runner, hollow)
 
     def _coordinates(self, tokens: list[int], features: Any) -> tuple[Any, int]:
-        """What the model says of a prompt: int64 [3, tokens], and what is added to later places.
-
-        Images are the scenario's: no encoder is asked for them.
+        """Positions of a prompt, with the scenario's images: int64 [3, tokens], and what is added
+        to later places.
         """
         places, shift = self.script.coordinates_of(tokens)
         return torch.tensor(places, dtype=torch.int64).T, -shift
@@ -240,12 +245,14 @@ class Driver:
     def _watch(self) -> None:
         runner, watch = self.runner, self.watch
         execute = runner.execute_model
+        self._note_kept = watch_kept(watch, runner, self._core.scheduler)
 
         def execute_model(scheduled: Any, *args: Any, **kwargs: Any) -> Any:
             watch.tokens = scheduled.total_num_scheduled_tokens
             if watch.tokens:
                 watch.begin_step()
             scheduled.racegate_step = watch.step
+            self._note_kept(scheduled)
             watch_choice(watch, self._core.scheduler, scheduled)
             watch_conditions(watch, scheduled, self._prompts)
             if watch.plant is not None and watch.step == plants.STEP:
@@ -265,6 +272,7 @@ class Driver:
         if self._draft_len:
             watch_drafting(watch, runner, rows)
         watch_scheduler(watch, self._core.scheduler)
+        watch_outputs(watch, self._core.scheduler)
         watch_zeroing(watch)
         watch_penalties(watch)
         use_grammars(self._core, watch)
@@ -347,6 +355,7 @@ class Driver:
             for event in [event for event in aborts if event.step < watch.step]:
                 aborts.remove(event)
                 self._abort(event.request, delivered)
+        self._note_kept(None)
         return delivered
 
     def _script_of(
@@ -377,7 +386,9 @@ class Driver:
     def _add(self, index: int, request: Request) -> None:
         prompt = {"prompt_token_ids": self.script.prompt(index)}
         try:
-            self._engine.add_request(request.name, prompt, params_of(request))
+            own = range(index * WIDTH, (index + 1) * WIDTH)
+            params = params_of(request, own, is_drafted=bool(self._draft_len))
+            self._engine.add_request(request.name, prompt, params)
         except ValueError as error:
             raise NotTaken(f"this release does not take request {request.name}: {error}") from error
 

@@ -7,6 +7,7 @@ with its name.
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.metadata
 import importlib.util
 import os
@@ -262,6 +263,7 @@ def fit_engine() -> None:
     plain = getattr(operators, "apply_repetition_penalties_torch", None)
     if plain is not None:  # the release's own twin of a compiled operator
         operators.apply_repetition_penalties_cuda = plain
+    _sort_plainly()
     from vllm.model_executor.models import qwen3_next
 
     def no_experts(model: Any) -> None:
@@ -279,6 +281,26 @@ def fit_engine() -> None:
     Worker.compile_or_warm_up_model = warm_up
     for runner in _runners():
         runner.profile_run = lambda self, *args, **kwargs: None
+
+
+def _sort_plainly() -> None:
+    """Top-k and top-p by the release's own twin of its kernel, which cannot be interpreted."""
+    try:
+        import vllm.v1.sample.ops.topk_topp_sampler as sampler
+    except ImportError:
+        return
+    if hasattr(sampler, "apply_top_k_top_p_pytorch"):
+        sampler.HAS_TRITON = False
+
+
+def keep_dimensions() -> None:
+    """A model of text alone goes back to one number for a position; this one's requests have
+    images.
+    """
+    from vllm.model_executor.models import config
+
+    plain = config.Qwen3_5ForConditionalGenerationConfig.verify_and_update_config
+    config.Qwen3_5ForCausalLMConfig.verify_and_update_config = staticmethod(plain)
 
 
 class AskedOutput(Future[Any]):
@@ -328,3 +350,14 @@ def _runners() -> list[Any]:
     except ImportError:
         return found
     return [*found, Second]
+
+
+def plain_kernels() -> dict[str, Any] | None:
+    """Plain kernels for vLLM's own operators, in releases that let one choose."""
+    import vllm.config
+
+    kernel = getattr(vllm.config, "kernel", None)
+    priority = getattr(kernel, "IrOpPriorityConfig", None)
+    if priority is None:
+        return None
+    return {"ir_op_priority": {field.name: ["native"] for field in dataclasses.fields(priority)}}

@@ -67,7 +67,7 @@ class RequestStep:
     rejected_before: drafts of the step before that were rejected, which the host does not know yet
     cut: drafts that were chosen, and are not run because none were found
     last: what it got in the step before; None if it was not run then
-    blocks: of its memory, by group
+    blocks: of its memory, by group; is_new: it comes, or comes again, without drafts
     """
 
     request: str
@@ -81,6 +81,7 @@ class RequestStep:
     cut: int = 0
     last: int | None = None
     blocks: tuple[tuple[int, ...], ...] = ()
+    is_new: bool = False
 
     @property
     def end(self) -> int:
@@ -173,6 +174,7 @@ class Course:
             rejected_before=standing.rejected if is_next else 0,
             last=standing.accepted if is_next else None,
             blocks=tuple(map(tuple, said["blocks"])),
+            is_new=said["known"] is not None,
         )
         return replace(row, accepted=self._accepted(row))
 
@@ -194,7 +196,7 @@ class Course:
         return tokens + [self._input_draft(row, place) for place in range(own, row.end)]
 
     def _input_draft(self, row: RequestStep, place: int) -> int | None:
-        if not self._has_drafts:
+        if not self._has_drafts or row.is_new:  # a row that begins may be padded with zeros
             return 0
         if (drawn := self._drawn.get(row.request)) is not None:
             number = place - row.known

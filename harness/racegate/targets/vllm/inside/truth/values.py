@@ -14,9 +14,11 @@ _ABSENT = "absent"  # a value that is not there at all
 
 
 def shown(used: Any) -> Any:
-    """A value as it can be told: what is not there has a word."""
+    """A value as it can be told: what is not there has a word, and a flag is a number."""
     if isinstance(used, list):
         return [shown(one) for one in used]
+    if isinstance(used, bool):
+        return int(used)
     return _ABSENT if used is None else used
 
 

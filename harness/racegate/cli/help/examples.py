@@ -49,6 +49,7 @@ EXAMPLES = {
     "torch replay": "mine.witness.json",
     "torch minimise": "mine.witness.json --witness smaller",
     "torch doctor": "",
+    "kernels": "tests/test_mine.py::test_kernel",
     "vllm setup": "--release 0.22.1",
     "vllm run": "finish-and-condense --release 0.22.1 --cache-mode align",
     "vllm gate": "--release 0.33.0 --path ~/vllm --witness found",

@@ -1,0 +1,79 @@
+"""Options of the virtual device under a program."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from racegate.cli.options import fail
+from racegate.interpose.errors import BadInput
+from racegate.interpose.outcome import CompileMode
+
+
+def _bytes_of(size: str | int) -> int:
+    """Of `512M` or `8G`; the default is a number. Raises BadInput."""
+    if isinstance(size, int):
+        return size
+    found = re.fullmatch(r"([1-9]\d{0,5})([MG])", size)
+    if found is None:
+        raise BadInput(f"--memory {size}: a number and M or G (MiB or GiB) is expected, as in 8G")
+    return int(found[1]) << (20 if found[2] == "M" else 30)
+
+
+CompileOption = Annotated[
+    CompileMode | None,
+    typer.Option(
+        "--compile",
+        show_default=False,
+        help="How regions run that torch.compile is given: as Inductor compiled them, or as plain "
+        "Python. As compiled, if it is not given and this torch can.",
+    ),
+]
+MemoryOption = Annotated[
+    int,
+    typer.Option(
+        metavar="SIZE",
+        parser=_bytes_of,
+        show_default=False,
+        help="Of the virtual device, as 8G, in the place of that of --gpu or half of the host's.",
+    ),
+]
+RanksOption = Annotated[
+    int,
+    typer.Option(
+        "--ranks",
+        min=0,
+        max=64,
+        metavar="N",
+        show_default=False,
+        help="Run it as N ranks, as torchrun would, each with a virtual GPU, and judge them all.",
+    ),
+]
+
+
+GpusOption = Annotated[
+    int,
+    typer.Option(
+        "--gpus",
+        min=0,
+        max=64,
+        metavar="N",
+        show_default=False,
+        help="How many virtual GPUs it sees, it and the processes that it starts.",
+    ),
+]
+
+
+def ranks_for(ranks: int, gpus: int, witness: Path | None, trace_out: Path | None) -> int:
+    """The ranks. Ends the command where something is to be written that does not have them."""
+    name = "--ranks" if ranks else "--gpus"
+    if (ranks or gpus) and witness is not None:
+        fail("--witness keeps no ranks: leave it out; --hold runs what was found again")
+    if (ranks or gpus) and trace_out is not None:
+        fail(f"--trace-out has the run of one process: leave {name} out")
+    if 0 < gpus < ranks:
+        fail(f"--gpus {gpus}: each of {ranks} ranks has a GPU of its own")
+    return ranks

@@ -1,0 +1,1 @@
+"""The exact kernels in C, and how they are loaded."""

@@ -1,0 +1,211 @@
+"""Notes what interpreted kernels load and store, launch by launch, and runs a launch's programs in
+the opposite order where atomic operations may make a difference.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from types import CodeType
+from typing import Any
+
+from racegate.interpose.kernels.interpreted.accesses import (
+    BuilderCall,
+    Noted,
+    ProgramAccess,
+    noted_addresses,
+    ranges_of,
+    touch_of,
+)
+from racegate.order.ranges import Ranges, merged
+
+METHODS = (
+    BuilderCall("create_masked_load", 0, 1, is_write=False, volatile=5),
+    BuilderCall("create_masked_store", 0, 2, is_write=True, value=1),
+    BuilderCall("create_atomic_rmw", 1, 3, is_write=True, semantics=4),
+    BuilderCall("create_atomic_cas", 0, None, is_write=True, semantics=3),
+)
+# What goes through shared memory when compiled, and may bring a barrier.
+_BARRIERS_MAYBE = ("create_dot", "create_dot_scaled", "create_gather", "create_histogram")
+_SPINS_MAX = 100_000  # equal answers to one atomic operation: somebody else has to act
+_SPINS_TURNED_MAX = 2_000
+
+
+class SpinError(RuntimeError):
+    """A program waits for one that the interpreter runs behind it."""
+
+
+class AccessWatch:
+    """Of one launch at a time.
+
+    noted: all accesses, for the footprint; None between launches
+    touches: the same by program, where launches are judged; atomics: those that change memory
+    """
+
+    def __init__(self, keep_old: Callable[[Callable[[], Ranges]], None] | None) -> None:
+        """keep_old: told of the bytes of each store before it is made"""
+        self.noted: list[Noted] | None = None
+        self.touches: list[ProgramAccess] = []
+        self.atomics: list[Noted] = []
+        self._keep = keep_old
+        self._is_judged = False
+        self._undo: list[tuple[int, bytes]] | None = None
+        self._is_turned = False
+        self._barriers = self._syncs = 0
+        self._spin: tuple[object, int] = (None, 0)
+
+    def begin(self, noted: list[Noted], *, is_judged: bool, may_turn: bool = False) -> None:
+        """A launch begins. may_turn: keep what it overwrites, so that it can run once more"""
+        self.noted, self.touches, self.atomics = noted, [], []
+        self._is_judged = is_judged
+        self._undo = [] if may_turn and is_judged else None
+        self._barriers = self._syncs = 0
+        self._spin = (None, 0)
+
+    def end(self) -> None:
+        self.noted = None
+
+    def take(self) -> list[ProgramAccess]:
+        """What the last launch did by program; nothing is left."""
+        taken, self.touches = self.touches, []
+        return taken
+
+    def turned(self, run: Callable[[], object]) -> list[ProgramAccess]:
+        """What the same launch does if its last program comes first; memory stays as it is. Raises
+        what the interpreter does.
+        """
+        written = merged((low, low + len(old)) for low, old in self._undo or ())
+        after = [(low, ctypes.string_at(low, high - low)) for low, high in written]
+        _put_back(self._undo or [])
+        self.begin([], is_judged=True, may_turn=True)
+        self._is_turned = True
+        try:
+            run()
+            return self.take()
+        finally:
+            self._is_turned, self.noted = False, None
+            _put_back(self._undo or [])
+            _put_back(after)
+            self._undo = None
+
+    def watch(self, interpreter: Any) -> None:
+        """interpreter: triton.runtime.interpreter. Its accesses are noted from now on."""
+        builder = interpreter.InterpreterBuilder
+        for method in METHODS:
+            self._watch_method(builder, method)
+        for name in _BARRIERS_MAYBE:
+            if hasattr(builder, name):
+                self._count(builder, name, barriers=0)
+        self._count(builder, "create_barrier", barriers=1)
+        for owner in (interpreter.ReduceOps, interpreter.ScanOps):
+            self._count(owner, "apply_impl", barriers=0)
+        self._turn_grid(builder)
+
+    def _count(self, owner: Any, name: str, *, barriers: int) -> None:
+        plain = getattr(owner, name)
+
+        def counted(*args: Any, **kwargs: Any) -> Any:
+            self._syncs += 1
+            self._barriers += barriers
+            return plain(*args, **kwargs)
+
+        setattr(owner, name, counted)
+
+    def _turn_grid(self, builder: Any) -> None:
+        plain = builder.set_grid_idx
+
+        def set_grid_idx(builder: Any, *at: int) -> None:
+            if self._is_turned:
+                at = tuple(many - 1 - one for many, one in zip(builder.grid_dim, at, strict=True))
+            plain(builder, *at)
+
+        builder.set_grid_idx = set_grid_idx
+
+    def _watch_method(self, builder: Any, method: BuilderCall) -> None:
+        plain = getattr(builder, method.name)
+
+        def watched(builder: Any, *args: Any, **kwargs: Any) -> Any:
+            if self.noted is None:
+                return plain(builder, *args, **kwargs)
+            mask = args[method.mask] if method.mask is not None else None
+            noted = noted_addresses(args[method.pointer], mask, is_write=method.is_write)
+            self.noted.append(noted)
+            is_atomic = self._is_judged and self._note_touch(builder, method, noted, args)
+            if method.is_write:
+                self._keep_old(method, noted)
+            result = plain(builder, *args, **kwargs)
+            if is_atomic:
+                self._note_answer(builder, method, noted, result)
+            return result
+
+        setattr(builder, method.name, watched)
+
+    def _note_touch(self, builder: Any, method: BuilderCall, noted: Noted, args: Any) -> bool:
+        """Whether it is an atomic operation."""
+        touch = touch_of(
+            builder,
+            method,
+            noted,
+            args,
+            at=len(self.touches),
+            barriers=self._barriers,
+            syncs=self._syncs,
+        )
+        self.touches.append(touch)
+        if touch.is_atomic and touch.elements == 1:
+            self._syncs += 1  # its answer goes to all threads
+        return touch.is_atomic
+
+    def _keep_old(self, method: BuilderCall, noted: Noted) -> None:
+        if self._keep is not None:
+            self._keep(lambda: ranges_of([noted], is_write=True))
+            if method.semantics is not None:
+                self.atomics.append(noted)
+        if self._undo is not None:
+            ranges = ranges_of([noted], is_write=True)
+            self._undo.extend((low, ctypes.string_at(low, high - low)) for low, high in ranges)
+
+    def _note_answer(self, builder: Any, method: BuilderCall, noted: Noted, result: Any) -> None:
+        """Raises SpinError if a program asks the same again and again, and is answered so."""
+        asked = (builder.grid_idx, method.name, noted[0].tobytes(), result.data.tobytes())
+        before, times = self._spin
+        self._spin = (asked, times + 1 if asked == before else 0)
+        if self._spin[1] > (_SPINS_TURNED_MAX if self._is_turned else _SPINS_MAX):
+            raise SpinError(
+                f"program {builder.grid_idx} waits for another one, which the interpreter runs "
+                "behind it"
+            )
+
+
+def _put_back(contents: list[tuple[int, bytes]]) -> None:
+    """The last first: what was kept before the first store to a byte stays."""
+    for low, old in reversed(contents):
+        ctypes.memmove(low, old, len(old))
+
+
+def uses_atomics(function: Any) -> bool:
+    """Whether a kernel, or a function that it calls, names an atomic operation or asks for a load
+    that is volatile.
+    """
+    seen: set[int] = set()
+    waiting = [getattr(function, "fn", function)]
+    while waiting:
+        one = waiting.pop()
+        code = getattr(one, "__code__", None)
+        if code is None or id(code) in seen:
+            continue
+        seen.add(id(code))
+        names = _names(code)
+        if any(name.startswith("atomic_") or name == "volatile" for name in names):
+            return True
+        for name in names & one.__globals__.keys():
+            called = one.__globals__[name]
+            waiting.append(getattr(called, "fn", called))
+    return False
+
+
+def _names(code: CodeType) -> set[str]:
+    """That it uses, and of keywords."""
+    words = [const for const in code.co_consts if isinstance(const, tuple)]
+    keywords = {word for const in words for word in const if isinstance(word, str)}
+    return {*code.co_names, *keywords}

@@ -1,0 +1,1 @@
+"""What runs in a Python that a program on the virtual device has started."""

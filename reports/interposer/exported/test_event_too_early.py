@@ -1,0 +1,142 @@
+"""Whether two accesses are ordered.
+
+first   fill_ at event_too_early.py:15
+second  copy_ at event_too_early.py:18
+
+Needs torch with CUDA, and cuda-bindings.
+"""
+
+import ctypes
+import threading
+import time
+
+import torch
+from cuda.bindings import driver
+
+LIMIT_S = 5.0  # then it opens by itself: a wait of the program covers what it holds
+
+
+class StreamLatch:
+    """Closed when a line is reached for the `close_at`th time, opened when another is for the
+    `open_at`th. 0: never closed.
+    """
+
+    def __init__(self, close_at: int = 0, open_at: int = 1) -> None:
+        self._close_at, self._open_at = close_at, open_at
+        self._closings = self._openings = 0
+        self._word = torch.zeros(1, dtype=torch.int32, pin_memory=True)
+        self._value = ctypes.c_int32.from_address(self._word.data_ptr())
+        self._guard = threading.Timer(LIMIT_S, self.release)
+        self._guard.daemon = True
+
+    def close(self, stream: torch.cuda.Stream) -> None:
+        """The line is reached: at the right time the stream waits for `release`."""
+        self._closings += 1
+        if self._closings != self._close_at:
+            return
+        reached = driver.CUstreamWaitValue_flags.CU_STREAM_WAIT_VALUE_GEQ
+        address = self._word.data_ptr()
+        (error,) = driver.cuStreamWaitValue32(stream.cuda_stream, address, 1, reached)
+        assert error == driver.CUresult.CUDA_SUCCESS, error
+        self._guard.start()
+
+    def open(self, behind: torch.cuda.Stream | None = None) -> None:
+        """The line is reached: at the right time the stream goes on, after the work of another that
+        does not wait for it.
+        """
+        self._openings += 1
+        if self._openings != self._open_at or not self._closings:
+            return
+        if behind is not None:
+            done, limit_s = behind.record_event(), time.monotonic() + LIMIT_S
+            while not done.query() and not self._value.value and time.monotonic() < limit_s:
+                pass
+        self.release()
+
+    def release(self) -> None:
+        """The stream goes on."""
+        self._value.value = 1
+        self._guard.cancel()
+
+
+def plain(value: object) -> object:
+    """An observed value as Python has it."""
+    return value.tolist() if isinstance(value, torch.Tensor) else repr(value)
+
+
+def observed(source: str, latch: StreamLatch) -> list[tuple[str, object]]:
+    """What a program observes under a latch."""
+    seen: list[tuple[str, object]] = []
+
+    def observe(name: str, value: object) -> None:
+        seen.append((name, plain(value)))
+
+    scope = {"__name__": "__main__", "latch": latch, "observe": observe}
+    exec(compile(source, "program", "exec"), scope)
+    latch.release()
+    torch.cuda.synchronize()
+    return seen
+
+
+CONTROL = '''\
+import torch
+
+
+N = 1024
+
+def event_too_early() -> None:
+    """The event is recorded before the kernel that it should cover."""
+    shared = torch.zeros(N, device="cuda")
+    seen = torch.zeros(N, device="cuda")
+    torch.cuda.synchronize()
+    side = torch.cuda.Stream()
+    ready = torch.cuda.Event()
+    ready.record()
+    latch.close(torch.cuda.current_stream())
+    shared.fill_(1)
+    side.wait_event(ready)
+    with torch.cuda.stream(side):
+        seen.copy_(shared)
+        latch.open(torch.cuda.current_stream())
+    torch.cuda.synchronize()
+    observe("seen", seen.sum().item())
+
+event_too_early()
+'''
+
+REPAIRED = '''\
+import torch
+
+
+N = 1024
+
+def event_too_early() -> None:
+    """The event is recorded before the kernel that it should cover."""
+    shared = torch.zeros(N, device="cuda")
+    seen = torch.zeros(N, device="cuda")
+    torch.cuda.synchronize()
+    side = torch.cuda.Stream()
+    ready = torch.cuda.Event()
+    ready.record()
+    latch.close(torch.cuda.current_stream())
+    shared.fill_(1)
+    side.wait_event(ready)
+    with torch.cuda.stream(side):
+        torch.cuda.current_stream().wait_stream(torch.cuda.default_stream())
+        seen.copy_(shared)
+        latch.open(torch.cuda.current_stream())
+    torch.cuda.synchronize()
+    observe("seen", seen.sum().item())
+
+event_too_early()
+'''
+
+
+def test_the_control_corrupts() -> None:
+    late = StreamLatch(close_at=1, open_at=1)
+    assert observed(CONTROL, late) != observed(CONTROL, StreamLatch())
+
+
+def test_the_repaired_program_is_clean() -> None:
+    late = StreamLatch(close_at=1, open_at=1)
+    assert observed(REPAIRED, late) == observed(REPAIRED, StreamLatch())

@@ -1,0 +1,206 @@
+"""The exact kernels in C: whole runs leave the same behind, and a machine without a compiler loses
+nothing but speed. Kernel by kernel they are compared in tests/kernels.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import racegate_kernels
+from racegate.check.checker import Checkers
+from racegate.check.forking import left_the_same
+from racegate.device.virtual import compiled
+from racegate.explore.strategies import held_scenarios
+from racegate.faults.catalogue import FAULTS
+from racegate.faults.fault import Fault
+from racegate.history.run import Run
+from racegate.history.schedule import Schedule
+from racegate.order.native.errors import BadInput
+from racegate.scenario.spec import OwnScenario
+from racegate_kernels.backend import EAGER, Backend
+
+CHECKERS = Checkers()
+COMPILED = compiled.compiled_backend()
+KERNELS = set(EAGER.__slots__)  # type: ignore[attr-defined]
+
+
+@pytest.fixture
+def forgotten() -> Iterator[None]:
+    """What was loaded, or why nothing could be, is forgotten before and after."""
+    compiled._loaded.cache_clear()
+    yield
+    compiled._loaded.cache_clear()
+
+
+def in_c(backend: Backend) -> set[str]:
+    """The kernels that are not the eager twins."""
+    return {name for name in KERNELS if getattr(backend, name) is not getattr(EAGER, name)}
+
+
+def both(scenario: OwnScenario, schedule: Schedule, fault: Fault | None) -> tuple[Run, Run]:
+    """A run with the kernels in C, and one with the eager twins."""
+    checker = CHECKERS.of(scenario)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv(compiled.COMPILED_VARIABLE, raising=False)
+        assert len(in_c(compiled.host_backend())) == 10
+        fast = checker.execute(schedule=schedule, fault=fault)
+        patch.setenv(compiled.COMPILED_VARIABLE, "0")
+        assert compiled.host_backend() is EAGER
+        return fast, checker.execute(schedule=schedule, fault=fault)
+
+
+@settings(max_examples=25)
+@given(case=held_scenarios(), fault=st.sampled_from((None, *FAULTS)))
+def test_generated_scenarios_leave_the_same_behind(
+    case: tuple[OwnScenario, Schedule], fault: Fault | None
+) -> None:
+    """Traces, observations bit by bit, results; with faults, which bring kernels of their own and
+    counts, places and blocks that are wrong.
+    """
+    fast, plain = both(*case, fault)
+    assert repr(fast.stopped) == repr(plain.stopped)
+    if fast.stopped is None:
+        assert left_the_same(fast, plain)
+    else:
+        assert fast.trace == plain.trace
+
+
+@given(data=st.data())
+def test_any_counts_and_places_give_the_same(data: st.DataObject) -> None:
+    """Whatever a kernel declines, before it has written anything, its eager twin does."""
+    rows, columns, blocks = data.draw(st.tuples(*[st.integers(1, 4)] * 3))
+    rng = np.random.default_rng(data.draw(st.integers(0, 999)))
+    wild = st.integers(-3, blocks + 3) | st.sampled_from([-(2**31), 2**31 - 1, 0x7F7F7F7F])
+    wilds = lambda *shape: np.array(  # noqa: E731
+        data.draw(st.lists(wild, min_size=int(np.prod(shape)), max_size=int(np.prod(shape)))),
+        np.int32,
+    ).reshape(shape)
+    lengths = data.draw(st.lists(st.integers(0, 3), min_size=rows, max_size=rows))
+    start = np.array([0, *np.cumsum(lengths)], np.int32)
+    tokens = int(start[-1]) + data.draw(st.integers(0, 2))
+    words = lambda *shape: rng.integers(0, 2**32, shape, np.uint32)  # noqa: E731
+    counts = (start, wilds(rows), wilds(rows), wilds(rows))
+    same(
+        "mamba2_update",
+        words(tokens, 2, 3),
+        words(tokens, 4),
+        words(tokens, 4),
+        words(tokens, 2),
+        words(2),
+        words(2),
+        words(2),
+        words(blocks, 2, 3, 4),
+        wilds(rows, columns),
+        *counts,
+    )
+    same("conv_update", words(tokens, 5), words(5, 4), words(blocks, 5, 4), wilds(rows), *counts)
+    same(
+        "paged_attention",
+        words(tokens, 2, 3),
+        words(blocks, 2, 6),
+        wilds(rows, columns),
+        start,
+        wilds(rows),
+        wilds(tokens),
+    )
+    same(
+        "scatter_inputs",
+        wilds(tokens),
+        start,
+        wilds(rows),
+        wilds(rows),
+        wilds(rows),
+        wilds(rows, columns),
+    )
+    same(
+        "scripted_draft",
+        wilds(tokens),
+        wilds(tokens),
+        wilds(tokens),
+        wilds(rows),
+        wilds(rows),
+        wilds(rows, columns),
+        wilds(rows),
+        wilds(rows),
+        rng.integers(0, 9, (2, 6), np.int32),
+        words(2, 6),
+        words(blocks, 2, 1),
+        wilds(rows, columns),
+        vocab_size=9,
+    )
+
+
+def same(name: str, *args: np.ndarray, **scalars: int) -> None:
+    """Both twins return the same, leave the same in their arguments, or raise the same."""
+    ends = []
+    for backend in (COMPILED, EAGER):
+        given = [array.copy() for array in args]
+        with np.errstate(over="ignore"):
+            try:
+                returned = getattr(backend, name)(*given, **scalars)
+            except (IndexError, ValueError) as error:
+                returned = np.frombuffer(str(error).encode(), np.uint8)
+        ends.append([b"" if x is None else x.tobytes() for x in (returned, *given)])
+    assert ends[0] == ends[1], name
+
+
+def test_a_kernel_whose_python_was_changed_is_judged_as_it_stands(
+    forgotten: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Else a gate of a change to a kernel would run what the kernel was before."""
+    monkeypatch.delenv(compiled.COMPILED_VARIABLE, raising=False)
+    shutil.copytree(Path(racegate_kernels.__path__[0]), tmp_path / "kernels")
+    monkeypatch.setattr(racegate_kernels, "__path__", [str(tmp_path / "kernels")])
+    assert compiled.host_backend() is not EAGER
+    compiled._loaded.cache_clear()
+    kernel = tmp_path / "kernels" / "linear.py"
+    kernel.write_text(kernel.read_text().replace("bias", "bias_", 1))
+    assert compiled.host_backend() is EAGER
+    assert "was changed" in compiled.why_eager()
+
+
+def test_the_kernels_in_c_are_of_the_python_that_is_here() -> None:
+    """If this fails, a kernel's Python was changed: compare the twins (tests/kernels and this file
+    with the digest below), and write it into WRITTEN_AFTER.
+    """
+    assert compiled.sources_digest() == compiled.WRITTEN_AFTER
+
+
+def test_without_a_compiler_the_eager_twins_do_the_work(
+    monkeypatch: pytest.MonkeyPatch, forgotten: None
+) -> None:
+    def none(*given: object, **options: object) -> Path:
+        raise BadInput("no C compiler")
+
+    monkeypatch.delenv(compiled.COMPILED_VARIABLE, raising=False)
+    monkeypatch.setattr(compiled, "compiled", none)
+    assert compiled.host_backend() is EAGER
+    assert compiled.why_eager() == "no C compiler"
+    monkeypatch.setenv(compiled.COMPILED_VARIABLE, "0")
+    assert compiled.why_eager() == "RACEGATE_COMPILED=0"
+
+
+def test_a_machine_without_a_compiler_says_the_same(tmp_path: Path) -> None:
+    """A whole command, with no compiler to be found and nothing kept from earlier."""
+    command = (sys.executable, "-m", "racegate", "run", "finish-and-condense", "--json", "-")
+    bare = {"PATH": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache"), "CC": "none"}
+    told = []
+    for environment in (os.environ, {**os.environ, **bare}):
+        done = subprocess.run(command, capture_output=True, env=environment, check=False)
+        assert done.returncode == 0, done.stderr
+        result = msgspec.json.decode(done.stdout)
+        result["stats"].pop("seconds")
+        told.append(result)
+    assert told[0] == told[1]
+    assert not list((tmp_path / "cache").rglob("*.so"))

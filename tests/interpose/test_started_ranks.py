@@ -1,0 +1,88 @@
+"""Programs that start their ranks themselves: each process has a device, and all are judged."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+from cuda_torch import needs_cuda_torch
+from racegate.history.finding import FindingKind
+from racegate.interpose.outcome import Ending
+from racegate.targets.program.judge import ProgramVerdict, judge_on
+from racegate.targets.program.launch import DeviceServer, Program
+
+pytestmark = needs_cuda_torch
+
+SPAWNING = """
+    import os, sys
+    import torch
+    import torch.distributed as dist
+    import torch.multiprocessing as mp
+
+    def work(rank, ranks, store):
+        torch.cuda.set_device(rank)
+        dist.init_process_group("nccl", f"file://{store}", rank=rank, world_size=ranks)
+        x = torch.full((4,), float(rank + 1), device="cuda")
+        work = dist.all_reduce(x, async_op=True)
+        y = x + 1
+        work.wait()
+        if rank == 0:
+            dist.all_reduce(y)
+            torch.cuda.synchronize()
+
+    if __name__ == "__main__":
+        ranks = torch.cuda.device_count()
+        mp.spawn(work, args=(ranks, sys.argv[1]), nprocs=ranks)
+"""
+
+TRAINING = """
+    import os
+    import racegate, torch
+    import torch.distributed as dist
+
+    dist.init_process_group("nccl")
+    torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    layer = torch.nn.Linear(8, 8).cuda()
+    model = torch.nn.parallel.DistributedDataParallel(layer)
+    model(torch.full((4, 8), dist.get_rank() + 1.0, device="cuda")).sum().backward()
+    racegate.observe("bias", layer.bias.grad)
+    dist.destroy_process_group()
+"""
+
+
+def judged(
+    device: DeviceServer, folder: Path, text: str, before: tuple[str, ...], *args: str
+) -> ProgramVerdict:
+    """A run of a script that sees two GPUs. before: what runs it, empty for Python alone"""
+    script = folder / "script.py"
+    script.write_text(textwrap.dedent(text))
+    program = Program((*before, str(script), *args), timeout_s=300, gpus=2)
+    return judge_on(device, program, explores=False, runs_max=1, is_quiet=True)
+
+
+def test_spawned_ranks_are_judged_together(device: DeviceServer, tmp_path: Path) -> None:
+    """Both read too early, and rank 1 ends without the second sum: it waits for nobody, and nothing
+    of the program is left.
+    """
+    found = judged(device, tmp_path, SPAWNING, (), str(tmp_path / "store"))
+    assert found.shown.ending is Ending.STUCK, found.shown.message
+    (stuck,) = found.disagreements
+    assert stuck.kind is FindingKind.DEADLOCK
+    assert [(one.rank, bool(one.stack)) for one in stuck.places] == [(0, True), (1, False)]
+    (race,) = found.races
+    assert (race.first.operation, race.second.operation) == ("all_reduce", "add")
+    assert {one.rpartition(" of ")[2] for pair in race.pairs for one in pair} == {
+        "rank 0",
+        "rank 1",
+    }
+    assert found.shown.ranks == 2
+
+
+def test_torchrun_starts_ranks_with_devices(device: DeviceServer, tmp_path: Path) -> None:
+    launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+    found = judged(device, tmp_path, TRAINING, launcher)
+    assert found.shown.ending is Ending.FINISHED, found.shown.message
+    assert (found.exit_code, found.shown.ranks) == (0, 2)
+    observed = {one.name: one.digest for one in found.shown.observations}
+    assert observed.keys() == {"bias of rank 0", "bias of rank 1"}
+    assert len(set(observed.values())) == 1

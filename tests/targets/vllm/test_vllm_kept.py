@@ -1,0 +1,146 @@
+"""What is kept of requests between steps, of a runner and a scheduler that have no vLLM."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import torch
+
+from bare_session import engine_session
+from racegate.targets.common.inside.watch import Values
+from racegate.targets.vllm.inside.kept import watch_kept, watch_outputs
+from racegate.targets.vllm.inside.watch import RunnerWatch
+
+
+class Status(Enum):
+    """Of a request."""
+
+    RUNNING = 1
+
+
+@dataclass
+class Output:
+    """What the scheduler chooses."""
+
+    num_scheduled_tokens: dict[str, int]
+    finished_req_ids: set[str]
+
+
+@dataclass
+class Event:
+    """Of a request."""
+
+    type: Status
+    timestamp: float
+
+
+@dataclass
+class Given:
+    """To a client."""
+
+    request_id: str
+    new_token_ids: list[int]
+    events: list[Event]
+
+
+A, B = "A-00000001", "B-0000000b"
+
+
+def request(name: str, computed: int) -> SimpleNamespace:
+    return SimpleNamespace(
+        request_id=name,
+        arrival_time=1.5,
+        status=Status.RUNNING,
+        num_computed_tokens=computed,
+        tokens=list(range(100)),
+    )
+
+
+def scheduler(**more: Any) -> Any:
+    requests = {A: request(A, 5), B: request(B, 6)}
+    pool = SimpleNamespace(get_num_free_blocks=lambda: 7)
+    blocks = {A: [SimpleNamespace(block_id=3, ref_cnt=2)]}
+    group = SimpleNamespace(req_to_blocks=blocks)
+    coordinator = SimpleNamespace(single_type_managers=[group])
+    manager = SimpleNamespace(block_pool=pool, coordinator=coordinator)
+    return SimpleNamespace(
+        requests=requests, running=[requests[B]], kv_cache_manager=manager, **more
+    )
+
+
+def runner() -> Any:
+    batch = SimpleNamespace(
+        req_id_to_index={A: 1, B: 0},
+        max_num_reqs=4,
+        num_tokens_no_spec=np.array([2, 3, 9, 9], dtype=np.int32),
+        token_ids_cpu=np.arange(32, dtype=np.int32).reshape(4, 8),
+        top_p_cpu=np.array([0.25, 0.5, 8.0, 8.0], dtype=np.float32),
+        greedy_reqs={B, A},
+        block_table=SimpleNamespace(block_tables=[]),
+        logitsprocs=SimpleNamespace(all=()),
+    )
+    return SimpleNamespace(
+        input_batch=batch, requests={A: request(A, 5)}, device=torch.device("cpu")
+    )
+
+
+def found(watch: RunnerWatch) -> dict[str, Values]:
+    watch.read()
+    return {name: values for _, name, values in watch.inner}
+
+
+def test_fields_are_told_by_request_without_what_runs_have_of_their_own() -> None:
+    watch = RunnerWatch(engine_session())
+    watch_kept(watch, runner(), scheduler())(Output({A: 4}, {B}))
+    seen = found(watch)
+    assert seen["kept for the runner"] == {
+        "num_scheduled_tokens": {"A": 4}, "finished_req_ids": ["B"]
+    }  # fmt: skip
+    of = seen["kept in the scheduler"]
+    assert of["requests.num_computed_tokens"] == {"A": 5, "B": 6}
+    assert of["requests.status"] == {"A": "RUNNING", "B": "RUNNING"}
+    assert (of["running"], of["blocks.free"]) == (["B"], 7)
+    assert of["blocks.group 0.req_to_blocks"] == {"A": [[3, 2]]}
+    assert not [name for name in of if name.endswith("time")]
+
+
+def test_a_long_list_is_told_by_its_end_and_every_value_counts() -> None:
+    told = []
+    for changed in (None, 50):
+        made = scheduler()
+        if changed is not None:
+            made.requests[A].tokens[changed] = -1
+        watch = RunnerWatch(engine_session())
+        watch_kept(watch, runner(), made)(None)
+        told.append(found(watch)["kept in the scheduler"]["requests.tokens"])
+    first, second = told
+    assert first["A"]["count"] == 100 and first["A"]["last"] == [96, 97, 98, 99]  # type: ignore[index]
+    assert first != second
+
+
+def test_arrays_are_told_of_rows_that_are_somebodys() -> None:
+    watch = RunnerWatch(engine_session())
+    watch_kept(watch, runner(), scheduler())(None)
+    of = found(watch)["kept in the runner"]
+    assert of["batch.top_p_cpu"] == {"A": 0.5, "B": 0.25}
+    assert of["batch.token_ids_cpu"] == {"A": [8, 9, 10], "B": [0, 1]}
+    assert of["batch.greedy_reqs"] == ["A", "B"]
+
+
+def test_what_clients_are_given_has_no_clock() -> None:
+    watch = RunnerWatch(engine_session())
+    outputs = [Given(A, [5], [Event(Status.RUNNING, 3.25)])]
+    made = {0: SimpleNamespace(outputs=outputs, finished_requests={B}, timestamp=9.0)}
+    one = scheduler(update_from_output=lambda: made)
+    watch_outputs(watch, one)
+    assert one.update_from_output() is made
+    assert found(watch)["kept for clients"] == {
+        "finished_requests": ["B"],
+        "outputs.request_id": {"A": "A"},
+        "outputs.new_token_ids": {"A": [5]},
+        "outputs.events": {"A": [{"type": "RUNNING"}]},
+    }
