@@ -34,7 +34,7 @@ if TYPE_CHECKING:
         scripts,
         search,
     )
-    from racegate.interpose.surface import agree, observe
+    from racegate.interpose.surface import agree, declare_copies, observe
     from racegate.report.finding.drawing import draw
 
 __all__ = [
@@ -49,6 +49,7 @@ __all__ = [
     "assert_proved",
     "assert_verdict",
     "build",
+    "declare_copies",
     "draw",
     "explain",
     "load",
@@ -68,6 +69,7 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module 'racegate' has no attribute {name!r}")
     home = {
         "agree": "interpose.surface",
+        "declare_copies": "interpose.surface",
         "observe": "interpose.surface",
         "draw": "report.finding.drawing",
     }.get(name, "check.repro.public")

@@ -12,7 +12,7 @@ from racegate.engine.state.buffers import Inputs, StepOutputs, WorkBuffers
 from racegate.engine.state.edges import EDGES
 from racegate.faults.catalogue import FAULTS, VARIANTS
 from racegate.history.observe import Boundary
-from racegate.oracles import counts, invariants
+from racegate.oracles import counts, invariants, ranks
 from repository import ROOT, files_of_checkout
 
 PAGE = ROOT / "docs" / "mechanism.md"
@@ -73,7 +73,7 @@ def test_the_page_says_of_which_invariants_the_oracle_evaluates_the_predicate() 
     said = {row[1].strip() for row in rows if row[4].strip().startswith("invariants")}
     evaluated = {name for predicates in invariants.PREDICATES.values() for name in predicates}
     # I-23 is judged within I-22.
-    assert said == evaluated | {"I-23", counts.INVARIANT}
+    assert said == evaluated | {"I-23", counts.INVARIANT, ranks.INVARIANT}
 
 
 def test_every_edge_stands_in_the_table() -> None:

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 
 from racegate.history.trace import HostAccess, OpRecord
-from racegate.oracles.missing_edge import late_wait, retimed
+from racegate.oracles.missing_edge import late_wait
 from racegate.oracles.ordering import find_conflicts
+from racegate.oracles.retiming import retimed
 from stories import S0, S1, S2, Story, read, stories, write
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from racegate.check.command import ReplayCommand
-from racegate.check.expected import expected_of
+from racegate.check.expected import CheckError, expected_of
 from racegate.check.judge import Judge, Judged
 from racegate.check.subject import (
     CudaExecution,
@@ -49,6 +49,11 @@ class Checker:
         cuda: CudaSite | None = None,
         paths: Paths | None = None,
     ) -> None:
+        if cuda is not None and scenario.engine.ranks > 1:
+            raise CheckError(
+                f"{scenario.name}: {scenario.engine.ranks} ranks meet on the virtual device alone; "
+                "leave out --device cuda"
+            )
         self._expected = expected_of(scenario, Paths() if paths is None else paths)
         self.subject = Subject(self._expected.scenario, self._expected.truth)
         self._execution: Execution = (

@@ -15,6 +15,7 @@ from racegate.scenario.spec import OwnScenario, Request
 from racegate_reference.decoding import plain_decode, truth
 from racegate_reference.engine import ReferenceRun, run_reference
 from racegate_reference.paths import Paths
+from racegate_reference.ranks import by_rank
 
 # Model seeds tried until a float scenario has no decision closer than the tolerance.
 MODEL_SEEDS_MAX = 32
@@ -53,9 +54,10 @@ def expected_of(scenario: OwnScenario, paths: Paths) -> Expected:
         raise CheckError(f"{scenario.name}: numerics {scenario.model.numerics} {UNJUDGED}")
     resolved = resolve(scenario)
     decidable, reference, notes = _decidable(resolved.scenario, paths)
+    observations = by_rank(reference.observations, decidable.model, ranks=decidable.engine.ranks)
     return Expected(
         scenario=decidable,
-        reference=reference,
+        reference=msgspec.structs.replace(reference, observations=observations),
         plain={
             request.name: _deliverable(decidable, request, reference, paths)
             for request in decidable.requests

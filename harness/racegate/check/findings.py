@@ -11,13 +11,17 @@ import msgspec
 import numpy as np
 
 from racegate.device.protocol import DeadlockError, FootprintError
+from racegate.engine.ranks.meeting import MismatchError
 from racegate.history.finding import Finding, FindingKind
 from racegate.history.run import EngineResult, Run
 from racegate.oracles.findings import signature
 from racegate.oracles.invariants import Violation
+from racegate.oracles.missing_edge import label
+from racegate.oracles.ranks import WrongPair
 from racegate.oracles.stepwise import Divergence
 
 _END = "end."
+COLLECTIVES = "collectives"  # the field of a mismatch
 # What a digest is made of: a field that a later version adds to Finding changes no old digest.
 _DIGESTED = (
     "kind",
@@ -44,6 +48,7 @@ def from_divergence(divergence: Divergence | None) -> list[Finding]:
     layer = "" if divergence.layer is None else f" of layer {divergence.layer}"
     where = "" if divergence.index is None else f" at {list(divergence.index)}"
     whom = "" if divergence.request is None else f" of request {divergence.request}"
+    whom += "" if divergence.rank is None else f" on rank {divergence.rank}"
     return [
         Finding(
             kind=FindingKind.DIVERGENCE,
@@ -56,6 +61,7 @@ def from_divergence(divergence: Divergence | None) -> list[Finding]:
             field=field,
             expected=divergence.expected,
             actual=divergence.actual,
+            rank=divergence.rank,
         )
     ]
 
@@ -86,6 +92,28 @@ def from_end(
 def is_of_the_end(finding: Finding) -> bool:
     """Whether it says how a run ended, not what it did."""
     return finding.field is not None and finding.field.startswith(_END)
+
+
+def from_mismatch(mismatch: WrongPair | None) -> list[Finding]:
+    """The first collective that pairs with another one, if one does."""
+    if mismatch is None:
+        return []
+    first, other = mismatch.first.name, mismatch.other.name
+    return [
+        Finding(
+            kind=FindingKind.MISMATCH,
+            signature=signature("mismatch", label(first), label(other)),
+            message=f"collective {mismatch.number} is {first} on one rank and {other} on another: "
+            "each goes on with what was meant for something else; let all ranks decide by what "
+            "all of them know",
+            op=first,
+            other=other,
+            step=mismatch.other.step,
+            field=COLLECTIVES,
+            expected=first,
+            actual=other,
+        )
+    ]
 
 
 def from_violations(violations: Sequence[Violation]) -> list[Finding]:
@@ -128,12 +156,14 @@ def from_stop(error: Exception | None) -> list[Finding]:
         return []
     if isinstance(error, FootprintError):
         return [_outside_footprint(error)]
-    kind = FindingKind.DEADLOCK if isinstance(error, DeadlockError) else FindingKind.CRASH
+    kinds = {DeadlockError: FindingKind.DEADLOCK, MismatchError: FindingKind.MISMATCH}
+    kind = kinds.get(type(error), FindingKind.CRASH)
     return [
         Finding(
             kind=kind,
             signature=signature(str(kind), type(error).__name__),
             message=f"the engine stopped: {type(error).__name__}: {error}",
+            field=COLLECTIVES if kind is FindingKind.MISMATCH else None,
             actual=str(error),
         )
     ]

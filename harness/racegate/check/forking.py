@@ -36,6 +36,7 @@ from racegate.device.virtual.device import VirtualDevice
 from racegate.device.virtual.memo import OpMemo
 from racegate.engine.engine import AsyncEngine
 from racegate.engine.observe.recording import RecordingProbe
+from racegate.engine.ranked import RankedEngine, RankProbes
 from racegate.faults.fault import Fault
 from racegate.history.observe import Observation
 from racegate.history.run import EngineResult, Run
@@ -83,8 +84,8 @@ class _Site:
 
     relay: _Relay
     device: VirtualDevice
-    probe: RecordingProbe
-    engine: AsyncEngine | None = None
+    probe: RecordingProbe | RankProbes
+    engine: AsyncEngine | RankedEngine | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,17 @@ import msgspec
 
 from racegate.check.command import ReplayCommand
 from racegate.check.expected import Expected
-from racegate.check.findings import from_divergence, from_end, from_stop, from_violations
+from racegate.check.findings import (
+    from_divergence,
+    from_end,
+    from_mismatch,
+    from_stop,
+    from_violations,
+)
 from racegate.faults.fault import Fault
 from racegate.history.breakage import Breakage, Caught
 from racegate.history.finding import ALL_ORACLES, Finding, Oracle, with_hazards
+from racegate.history.observe import of_rank
 from racegate.history.outcome import RunResult
 from racegate.history.run import Run
 from racegate.history.schedule import EAGER, Schedule
@@ -27,6 +34,7 @@ from racegate.oracles.invariants import Violation
 from racegate.oracles.losslessness import Loss, find_losses
 from racegate.oracles.ordering import has_unordered_query
 from racegate.oracles.ownership import find_misowned
+from racegate.oracles.ranks import find_disagreements, find_wrong_pair
 from racegate.oracles.recall import Recall
 from racegate.oracles.stepwise import Divergence
 
@@ -129,6 +137,7 @@ class Judge:
         return [
             *about(Oracle.ORDERING, ask=lambda: from_conflicts(conflicts, run)),
             *about(Oracle.OWNERSHIP, ask=lambda: from_misowned(find_misowned(run.trace))),
+            *about(Oracle.INVARIANTS, ask=lambda: from_mismatch(find_wrong_pair(run.trace))),
             *about(Oracle.STEPWISE, ask=lambda: self._left_reference(run, recall)),
             *about(Oracle.INVARIANTS, ask=lambda: from_violations(self._violations(run, recall))),
             *about(Oracle.LOSSLESSNESS, ask=lambda: from_losses(self._losses(run))),
@@ -145,8 +154,9 @@ class Judge:
     def _violations(self, run: Run, recall: Recall) -> list[Violation]:
         scenario = self._expected.scenario
         found = recall.violations(run.observations, scenario)
+        found += find_disagreements(run.observations)
         if run.result is not None:
-            found += find_miscounts(run.observations, run.result, scenario)
+            found += find_miscounts(of_rank(run.observations), run.result, scenario)
         return found
 
     def _losses(self, run: Run) -> list[Loss]:

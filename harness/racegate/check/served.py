@@ -133,6 +133,8 @@ class ServedEngine:
             return RefusedAnswer(to=0, reason=str(error))
 
     def _checker(self, scenario: OwnScenario) -> Checker:
+        if scenario.engine.ranks > 1:
+            raise CheckError(f"{scenario.name}: an adapter tells the history of one rank")
         key = msgspec.json.encode(scenario)
         if key not in self._checkers:
             self._checkers[key] = Checker(scenario)

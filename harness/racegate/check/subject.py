@@ -5,18 +5,18 @@ device or on a GPU.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol, cast
 
 from racegate.check.limits import RunLimitError, limited_memory
-from racegate.device.blocking import BlockingDevice
+from racegate.device.blocking import BlockingDevice, BlockingTurns
 from racegate.device.chooser import HoldChooser
 from racegate.device.cuda.pacing import Pacing
 from racegate.device.cuda.site import CudaSite
-from racegate.device.protocol import DeadlockError, Device, FootprintError
+from racegate.device.protocol import DeadlockError, Device, FootprintError, MeetingDevice
 from racegate.device.recorder import NullRecorder
 from racegate.device.stepping import Stepper
 from racegate.device.virtual.compiled import host_backend
@@ -26,8 +26,11 @@ from racegate.engine.engine import AsyncEngine
 from racegate.engine.model.weights import make_weights
 from racegate.engine.observe.probe import Probe
 from racegate.engine.observe.recording import RecordingProbe
+from racegate.engine.ranked import RankedEngine, RankProbes, RankSite
+from racegate.engine.ranks.device import lane_of
+from racegate.engine.ranks.meeting import MismatchError
 from racegate.engine.state.edges import EDGES
-from racegate.engine.state.lanes import lanes_of
+from racegate.engine.state.lanes import Lane, lanes_of, lanes_of_rank
 from racegate.faults.fault import Fault
 from racegate.history.run import EngineResult, Run
 from racegate.history.schedule import EAGER, Schedule
@@ -39,6 +42,7 @@ from racegate.scenario.spec import OwnScenario
 # the harness.
 ENGINE_ERRORS = (
     DeadlockError,
+    MismatchError,
     AssertionError,
     LookupError,
     ValueError,
@@ -49,7 +53,7 @@ ENGINE_ERRORS = (
 
 class LaunchMode(StrEnum):
     """async: as the engine issues them; blocking: the host waits for the whole device behind every
-    operation it issues.
+    operation it issues; of several ranks, behind what all have issued of a step.
     """
 
     ASYNC = "async"
@@ -99,8 +103,15 @@ class Subject:
         """What all runs use and none changes: a checkpoint does not have to keep it."""
         return (self.scenario, self.truth, self._weights)
 
-    def engine(self, device: Device, probe: Probe, fault: Fault | None) -> AsyncEngine:
+    def engine(
+        self, device: Device, probe: Probe | RankProbes, fault: Fault | None
+    ) -> AsyncEngine | RankedEngine:
         """The engine on a device, with or without a fault."""
+        ranks = self.scenario.engine.ranks
+        if isinstance(probe, RankProbes):
+            return self._ranked(device, probe.probes, fault)
+        if ranks > 1:
+            return self._ranked(device, [probe] * ranks, fault)
         parts = None if fault is None else fault.parts(self.scenario.engine.cache_mode)
         return AsyncEngine(
             self.scenario,
@@ -111,9 +122,31 @@ class Subject:
             weights=self._weights,
         )
 
-    def probe(self, device: RecordedDevice) -> RecordingProbe:
+    def _ranked(self, device: Device, probes: Sequence[Probe], fault: Fault | None) -> RankedEngine:
+        cache_mode = self.scenario.engine.cache_mode
+        sites = [
+            RankSite(
+                device=_as_it_is if fault is None else fault.device,
+                parts=None if fault is None else fault.parts_of(cache_mode, rank=rank),
+                probe=probe,
+            )
+            for rank, probe in enumerate(probes)
+        ]
+        meeting = cast(MeetingDevice, device)
+        return RankedEngine(self.scenario, meeting, sites, truth=self.truth, weights=self._weights)
+
+    def probe(self, device: RecordedDevice) -> RecordingProbe | RankProbes:
         """What observes the engine on a device."""
-        return RecordingProbe(self.scenario, device, device.stream("compute"))
+        if self.scenario.engine.ranks == 1:
+            return RecordingProbe(self.scenario, device, device.stream(Lane.COMPUTE))
+        return RankProbes(
+            [
+                RecordingProbe(
+                    self.scenario, device, device.stream(lane_of(Lane.COMPUTE, rank)), rank=rank
+                )
+                for rank in range(self.scenario.engine.ranks)
+            ]
+        )
 
     def run_on(
         self,
@@ -140,12 +173,18 @@ class Subject:
     def _as_launched(self, device: RecordedDevice, launches: LaunchMode) -> Device:
         if launches is LaunchMode.ASYNC:
             return device
-        return cast(Device, BlockingDevice(device, self.lanes))
+        if self.scenario.engine.ranks == 1:
+            return cast(Device, BlockingDevice(device, self.lanes))
+        names = lanes_of_rank(self.scenario)
+        lanes = [
+            [lane_of(name, rank) for name in names] for rank in range(self.scenario.engine.ranks)
+        ]
+        return cast(Device, BlockingTurns(cast(MeetingDevice, device), lanes))
 
     def as_run(
         self,
         device: RecordedDevice,
-        probe: RecordingProbe,
+        probe: RecordingProbe | RankProbes,
         result: EngineResult | None,
         *,
         stopped: Exception | None = None,
@@ -170,6 +209,10 @@ class Subject:
         result = self.engine(device, Probe(), None).run()
         device.finish()
         return result
+
+
+def _as_it_is(device: Device) -> Device:
+    return device
 
 
 class Execution(Protocol):

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from racegate.device.protocol import Device
+from racegate.device.protocol import Device, Event, MeetingDevice, Stream
 from racegate.history.edge import Edge
 
 DRAINED = Edge(
@@ -43,6 +43,37 @@ class BlockingDevice:
         return issue
 
     def _drain(self, step: int) -> None:
-        for stream, event in self._drained:
-            self._device.record(stream, event)
-            self._device.wait_host(event, DRAINED, step=step)
+        _drain(self._device, self._drained, step)
+
+
+class BlockingTurns:
+    """Makes the host of each rank wait for its streams whenever the first rank's turn comes, so
+    behind whatever all ranks have issued. Behind each operation a rank cannot wait: the others may
+    not have been given their part of a collective. Everything else goes to the device itself.
+
+    lanes: of all ranks, by rank
+    """
+
+    def __init__(self, device: MeetingDevice, lanes: Sequence[Sequence[str]]) -> None:
+        self._device = device
+        self._drained = [
+            [(device.stream(lane), device.event(f"drained:{lane}")) for lane in own]
+            for own in lanes
+        ]
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._device, name)
+
+    def turn(self, rank: int) -> None:
+        """What the host does from now on is done by this rank's."""
+        for other, drained in enumerate(self._drained if rank == 0 else ()):
+            self._device.turn(other)
+            _drain(self._device, drained, -1)
+        self._device.turn(rank)
+
+
+def _drain(device: Device, drained: Sequence[tuple[Stream, Event]], step: int) -> None:
+    """drained: streams, each with an event for this alone"""
+    for stream, event in drained:
+        device.record(stream, event)
+        device.wait_host(event, DRAINED, step=step)

@@ -101,6 +101,7 @@ class IssuingDevice(ABC, Generic[Work]):
         constants: Sequence[DeviceBuffer] = (),
         **scalars: object,
     ) -> None:
+        name = f"{name}{stream.suffix}"
         launch = Launch(kernel, name, uses, [self._fixed(one) for one in constants], scalars)
         if self._capturing is not None:
             self._capturing.add(stream.lane, launch)
@@ -110,8 +111,8 @@ class IssuingDevice(ABC, Generic[Work]):
     def upload(
         self, stream: Stream, target: DeviceBuffer, source: HostBuffer, *, step: int, rows: int
     ) -> None:
-        name = f"h2d:{target.name.removesuffix('_gpu')}@{step}"
-        self._copy(stream, name, target, source, step, rows)
+        name = target.name.removesuffix("_gpu")
+        self._copy(stream, f"h2d:{name}{stream.suffix}@{step}", target, source, step, rows)
 
     def download(
         self,
@@ -123,7 +124,8 @@ class IssuingDevice(ABC, Generic[Work]):
         step: int,
         rows: int,
     ) -> None:
-        self._copy(stream, f"d2h:{name}@{step}", target, source, step, rows)
+        name = f"d2h:{name}{stream.suffix}@{step}"
+        self._copy(stream, name, target, source, step, rows)
 
     def _copy(
         self, stream: Stream, name: str, target: Buffer, source: Buffer, step: int, rows: int
@@ -144,8 +146,8 @@ class IssuingDevice(ABC, Generic[Work]):
         step: int,
         blocks: Sequence[int],
     ) -> None:
-        rows = range(len(blocks))
-        self._copy_blocks(stream, f"h2d:{name}@{step}", target, source, step, blocks, rows)
+        rows, name = range(len(blocks)), f"h2d:{name}{stream.suffix}@{step}"
+        self._copy_blocks(stream, name, target, source, step, blocks, rows)
 
     def download_blocks(
         self,
@@ -157,8 +159,8 @@ class IssuingDevice(ABC, Generic[Work]):
         step: int,
         blocks: Sequence[int],
     ) -> None:
-        rows = range(len(blocks))
-        self._copy_blocks(stream, f"d2h:{name}@{step}", target, source, step, rows, blocks)
+        rows, name = range(len(blocks)), f"d2h:{name}{stream.suffix}@{step}"
+        self._copy_blocks(stream, name, target, source, step, rows, blocks)
 
     def _copy_blocks(
         self,

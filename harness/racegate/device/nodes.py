@@ -11,18 +11,21 @@ from collections.abc import Callable, Hashable
 from racegate.device.chooser import Ticket
 from racegate.device.recorder import Version
 from racegate.device.stepping import Transition
+from racegate.history.trace import rank_suffix
 
 
 class Stream:
     """First in, first out; what stands in the queue was issued and may not have happened.
 
     lane: its name; index: its number in the trace, from 1
+    suffix: of its rank, where there are several: the names of what it does end with that
     """
 
-    __slots__ = ("index", "lane", "queue")
+    __slots__ = ("index", "lane", "queue", "suffix")
 
     def __init__(self, lane: str, index: int) -> None:
         self.lane = lane
+        self.suffix = rank_suffix(lane)
         self.index = index
         self.queue: deque[Node] = deque()
 

@@ -111,13 +111,33 @@ class PendingQueues:
         is_dropped = edge.name in self._dropped
         if self.stepped is not None and not is_dropped:
             self.stepped.run_until(version)
-        self.recorder.wait(0, version, edge.name, step=step, is_dropped=is_dropped)
+        host = self.recorder.host
+        self.recorder.wait(host, version, edge.name, step=step, is_dropped=is_dropped)
         if is_dropped:
             return None
         if not version.is_done:
             self._force(version, f"host waits for edge {edge.name}")
             self.progress()
         return version
+
+    def arrive(self, stream: Stream, arrival: Version) -> None:
+        """The stream's part in a meeting, complete when the stream gets there."""
+        self.recorder.arrive(stream.index, arrival)
+        stream.queue.append(arrival)
+        self.progress()
+
+    def wait_arrival(self, stream: Stream, arrival: Version, edge: Edge, *, step: int) -> None:
+        """What is issued to the stream from now on waits for another stream, which may not have
+        been given its part yet.
+        """
+        is_dropped = edge.name in self._dropped
+        self.recorder.wait(stream.index, arrival, edge.name, step=step, is_dropped=is_dropped)
+        if not is_dropped and not arrival.is_done:
+            stream.queue.append(Wait(arrival))
+
+    def is_kept(self, edge: Edge) -> bool:
+        """Whether the waits of an edge wait."""
+        return edge.name not in self._dropped
 
     def wait_flag(self, stream: Stream, flag: Flag) -> None:
         """What is issued to the stream from now on waits for the flag."""
@@ -127,7 +147,7 @@ class PendingQueues:
     @contextmanager
     def action(self, name: str, *, step: int) -> Iterator[None]:
         """A host action: a point when it ends, and after each of its accesses."""
-        point = f"host:{name}@{step}"
+        point = f"host:{name}{self.recorder.suffix}@{step}"
         outer = self.recorder.enter((point, step)), self._accesses_in_action
         self._accesses_in_action = 0
         try:
@@ -213,6 +233,11 @@ class PendingQueues:
         """Completes the cone of a version, held or not."""
         stream = self.streams[version.lane - 1]
         while not version.is_done:
+            if not stream.queue:
+                raise DeadlockError(
+                    f"{waiter}, behind {version.event} number {version.number}, which nobody has "
+                    f"issued to stream {stream.lane}: nothing can end this wait"
+                )
             self._force_head(stream, waiter)
 
     def _force_head(self, stream: Stream, waiter: str) -> None:

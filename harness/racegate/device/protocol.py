@@ -19,6 +19,7 @@ from racegate.device.launches import Graph, Kernel
 from racegate.device.memory import DeviceBuffer, HostBuffer, Rows
 from racegate.device.nodes import Event, Flag, Stream
 from racegate.device.pending import DeadlockError
+from racegate.device.recorder import Version
 from racegate.device.uses import FootprintError, RowMask, Use, reads, updates, writes
 from racegate.history.edge import Edge
 from racegate.history.trace import Trace
@@ -38,6 +39,7 @@ __all__ = [
     "Snapshot",
     "Stream",
     "Use",
+    "Version",
     "reads",
     "updates",
     "writes",
@@ -225,4 +227,30 @@ class Device(Protocol):
 
     def finish(self) -> Trace:
         """Completes everything that is pending and returns the trace."""
+        ...
+
+
+class MeetingDevice(Device, Protocol):
+    """The device of several ranks, on which their streams meet; one host at a time has its turn.
+    Lanes end with the rank: `compute.rank1`.
+    """
+
+    def meeting_place(
+        self, name: str, shape: tuple[int, ...], dtype: DTypeLike, edge: Edge
+    ) -> DeviceBuffer:
+        """Memory that all ranks use. edge: orders what they do there"""
+        ...
+
+    def turn(self, rank: int) -> None:
+        """What the host does from now on is done by this rank's."""
+        ...
+
+    def arrive(self, stream: Stream, arrival: Version) -> None:
+        """The stream's part in a meeting: complete when the stream gets there."""
+        ...
+
+    def wait_arrival(self, stream: Stream, arrival: Version, edge: Edge, *, step: int) -> None:
+        """Work issued to `stream` from now on starts behind another stream's part, which may not
+        have been issued yet. A wait that nothing can end raises DeadlockError, where it is forced.
+        """
         ...

@@ -21,6 +21,7 @@ from racegate.history.trace import (
     Recorded,
     TraceEvent,
     Waited,
+    rank_suffix,
 )
 from racegate.order.clocks import Clocks, covers
 
@@ -46,16 +47,29 @@ class Version:
 class Recorder:
     """Vector clocks per lane, and the list of trace events.
 
+    lanes: the names of the streams; those of several ranks end with `.rank0`, `.rank1` and so on
     is_recording: whether it is worth working out what an operation touches
+    host: the lane of the host whose turn it is; suffix: of its rank
+    met: storages in which ranks meet, as far as an edge orders what they do there
     """
 
     is_recording = True
 
     def __init__(self, lanes: tuple[str, ...]) -> None:
-        self.lanes = ("host", *lanes)
+        self.suffixes = tuple(dict.fromkeys(map(rank_suffix, lanes)))
+        first, *others = (f"host{suffix}" for suffix in self.suffixes)
+        self.lanes = (first, *lanes, *others)
         self.events: list[TraceEvent] = []
         self.action = ("host:start", -1)
+        self.host = HOST
+        self.suffix = self.suffixes[0]
+        self.met: set[int] = set()
         self._clocks = Clocks(len(self.lanes))
+
+    def turn(self, rank: int) -> None:
+        """What the host does from now on is done by this rank's."""
+        self.suffix = self.suffixes[rank]
+        self.host = self.lanes.index(f"host{self.suffix}")
 
     def enter(self, action: tuple[str, int]) -> tuple[str, int]:
         """What the host does is part of another action, (name, step), from now on; returns the one
@@ -66,23 +80,29 @@ class Recorder:
 
     def issue(self, lane: int, name: str, step: int, accesses: tuple[Access, ...]) -> None:
         """An operation is put on a stream by the host."""
-        number, clock = self._clocks.issue(HOST, lane)
+        number, clock = self._clocks.issue(self.host, lane)
         self.events.append(OpRecord(name, step, lane, number, clock, accesses))
 
     def host_access(self, access: Access) -> None:
         """The host touches memory, as part of the action that goes on."""
         name, step = self.action
-        number = self._clocks.number(HOST)
-        self.events.append(HostAccess(name, step, number, self._clocks.known(HOST), access))
+        host = self.host
+        number, known = self._clocks.number(host), self._clocks.known(host)
+        self.events.append(HostAccess(name, step, number, known, access, host))
 
     def record(self, lane: int, event: str, number: int) -> Version:
         """An event is recorded behind what the lane has. number: of its records, from 1"""
-        version = Version(event, number, lane, self._clocks.record(HOST, lane))
+        version = Version(event, number, lane, self._clocks.record(self.host, lane))
         self.events.append(Recorded(event, number, lane, version.clock))
         return version
 
+    def arrive(self, lane: int, arrival: Version) -> None:
+        """The record that others may wait for already is made."""
+        arrival.clock = self._clocks.record(self.host, lane)
+        self.events.append(Recorded(arrival.event, arrival.number, lane, arrival.clock))
+
     def wait(self, lane: int, version: Version, edge: str, *, step: int, is_dropped: bool) -> None:
-        """A stream, or the host (lane 0), waits for a version; a dropped wait orders nothing."""
+        """A stream, or the host, waits for a version; a dropped wait orders nothing."""
         if not is_dropped:
             self._clocks.learn(lane, version.clock)
         seq = self._clocks.number(lane)
@@ -91,7 +111,7 @@ class Recorder:
     @property
     def host_clock(self) -> Clock:
         """What the host knows to have happened."""
-        return self._clocks.known(HOST)
+        return self._clocks.known(self.host)
 
     def unknown_flags(self, version: Version) -> tuple[Access, ...]:
         """Reads of the completion flags that decide a query of the version."""
@@ -99,12 +119,12 @@ class Recorder:
         return tuple(
             Access("flag", flag_of(lane, seq).storage, 1, False)
             for lane, seq in enumerate(version.clock)
-            if lane != HOST and seq > known[lane]
+            if lane != self.host and seq > known[lane]
         )
 
     def query(self, version: Version) -> None:
         """The host reads the completion flag of a version."""
-        is_ordered = covers(self.host_clock[1:], version.clock[1:])
+        is_ordered = covers(self.host_clock, version.clock)
         self.events.append(Queried(self.action[0], version.event, version.number, is_ordered))
 
     def misowned(
@@ -128,6 +148,9 @@ class NullRecorder(Recorder):
     def record(self, lane: int, event: str, number: int) -> Version:
         """A version that nothing is known of."""
         return Version(event, number, lane, ())
+
+    def arrive(self, lane: int, arrival: Version) -> None:
+        """Nothing."""
 
     def wait(self, lane: int, version: Version, edge: str, *, step: int, is_dropped: bool) -> None:
         """Nothing."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from racegate.device.nodes import Op, Stream
 from racegate.device.recorder import Recorder, Version
 from racegate.device.stepping import Stepper, Transition, flag_of
-from racegate.history.trace import HOST, Access, OpRecord
+from racegate.history.trace import HOST, Access, Clock, OpRecord
 
 
 class SteppedRun:
@@ -37,14 +37,15 @@ class SteppedRun:
         """The operation just issued, as a step of its stream."""
         record = self._recorder.events[-1]
         assert isinstance(record, OpRecord)
-        accesses = (*record.accesses, flag_of(record.lane, record.seq))
-        clock = (self._host_steps, *record.clock[1:])
+        seen = (one for one in record.accesses if one.storage not in self._recorder.met)
+        accesses = (*seen, flag_of(record.lane, record.seq))
+        clock = self._known(record.clock)
         issued = len(self._recorder.events)
         return Transition(stream.index, record.seq, record.name, accesses, clock, issued)
 
     def host_step(self, label: str, accesses: tuple[Access, ...]) -> None:
         """The host is about to do something: operations run until the stepper chooses it."""
-        clock = (self._host_steps, *self._recorder.host_clock[1:])
+        clock = self._known(self._recorder.host_clock)
         issued = len(self._recorder.events) + 1
         host = Transition(HOST, self._host_steps + 1, label, accesses, clock, issued)
         while True:
@@ -54,6 +55,10 @@ class SteppedRun:
                 self._host_steps += 1
                 return
             self._run(ready[chosen - 1][0])
+
+    def _known(self, clock: Clock) -> Clock:
+        """By process: all hosts take their steps in one, whose turn it is."""
+        return (self._host_steps, *clock[1 : 1 + len(self._streams)])
 
     def run_until(self, version: Version) -> None:
         """The host is blocked: operations run until the version is complete."""

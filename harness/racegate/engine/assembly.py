@@ -4,7 +4,7 @@ taken from the device. The layout of the batch is chosen here, and nowhere else.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -20,6 +20,7 @@ from racegate.engine.decode.sampling import Sampling
 from racegate.engine.model.bound import BoundBuffers
 from racegate.engine.model.graphs import ForwardPass
 from racegate.engine.model.model import Model
+from racegate.engine.model.peers import NoPeers, Peers
 from racegate.engine.observe.probe import Probe, ProbedMemory
 from racegate.engine.parts import EngineParts
 from racegate.engine.rows import stages
@@ -32,12 +33,18 @@ from racegate.scenario.settings import CacheMode, Layout, Zeroing
 from racegate.scenario.spec import OwnScenario
 
 
+def no_peers(setup: Setup) -> Peers:
+    """Of a model that is whole."""
+    return NoPeers()
+
+
 class Site(NamedTuple):
-    """Where a runner is put together."""
+    """Where a runner is put together. peers: makes the other ranks as this one sees them"""
 
     scenario: OwnScenario
     device: Device
     counters: Counters
+    peers: Callable[[Setup], Peers] = no_peers
 
 
 def make_runner(
@@ -55,8 +62,9 @@ def make_runner(
     setup = layout.setup
     inputs, work = setup.inputs, setup.work
     prefix = parts.model.common_prefix(setup)
-    model = Model(setup, prefix, weights=weights)
-    drafter = make_drafter(setup, model, parts.decode, truth=truth)
+    model = Model(setup, prefix, peers=site.peers(setup), weights=weights)
+    made = make_drafter(setup, model, parts.decode, truth=truth)
+    drafter = parts.decode.drafter(setup, made)
     prep = layout.prep()
     sampling = Sampling(setup, parts.decode)
     count_path = layout.count_path()
@@ -95,15 +103,15 @@ def make_runner(
             window_table=layout.device_windows(),
         )
     )
-    return Runner(setup, through, probe=probe)
+    return Runner(setup, through, probe=probe, joins_idle=parts.rows.joins_idle)
 
 
 def _layout(site: Site, parts: EngineParts) -> stages.BatchLayout:
     if site.scenario.engine.layout is Layout.ROWS:
-        return RowLayout(make_setup(*site), parts.rows, cache=parts.cache, decode=parts.decode)
+        return RowLayout(make_setup(*site[:3]), parts.rows, cache=parts.cache, decode=parts.decode)
     pool = parts.slots.pool(site.device, max(2, site.scenario.engine.depth))
     return SlotLayout(
-        make_setup(*site, inputs=pool.inputs), parts.slots, rows=parts.rows, pool=pool
+        make_setup(*site[:3], inputs=pool.inputs), parts.slots, rows=parts.rows, pool=pool
     )
 
 

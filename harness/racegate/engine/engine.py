@@ -5,17 +5,19 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
 from racegate.device.protocol import Device
-from racegate.engine.assembly import Site, make_runner
+from racegate.engine.assembly import Site, make_runner, no_peers
 from racegate.engine.decode.sampling import Frame
+from racegate.engine.model.peers import Peers
 from racegate.engine.observe.probe import Probe
 from racegate.engine.parts import EngineParts
 from racegate.engine.scheduling.scheduler import Scheduler
 from racegate.engine.state.counters import Counters
+from racegate.engine.state.setup import Setup
 from racegate.history.run import EngineResult
 from racegate.scenario.spec import OwnScenario
 
@@ -24,6 +26,7 @@ class AsyncEngine:
     """A scheduler and a runner with up to `depth` steps in flight.
 
     weights: of the model, by name; drawn from its seed by default
+    peers: makes the other ranks as this one sees them, of a model that is spread
     """
 
     def __init__(
@@ -35,6 +38,7 @@ class AsyncEngine:
         parts: EngineParts | None = None,
         probe: Probe | None = None,
         weights: Mapping[str, np.ndarray] | None = None,
+        peers: Callable[[Setup], Peers] = no_peers,
     ) -> None:
         self._scenario = scenario
         self._device = device
@@ -43,13 +47,14 @@ class AsyncEngine:
         parts = EngineParts() if parts is None else parts
         self.scheduler = Scheduler(scenario, self._counters, parts.scheduling)
         self.runner = make_runner(
-            Site(scenario, device, self._counters),
+            Site(scenario, device, self._counters, peers),
             parts,
             truth=truth,
             probe=self._probe,
             weights=weights,
         )
         self._frames: deque[Frame] = deque()
+        self._is_idle = False
         self._scheduled: dict[str, int] = {}
 
     def run(self) -> EngineResult:
@@ -64,6 +69,11 @@ class AsyncEngine:
         """One iteration: plan and issue this step, then process the oldest one if the queue is
         full.
         """
+        self.issue(step)
+        self.settle(step)
+
+    def issue(self, step: int) -> None:
+        """Plans and issues this step."""
         with self._device.action("schedule", step=step):
             self.scheduler.begin_step(step)
             plan = self.scheduler.plan(step)
@@ -79,8 +89,12 @@ class AsyncEngine:
             self._frames.append(frame)
             self._count_rows(frame)
         self.scheduler.abort(step)
+        self._is_idle = frame is None
+
+    def settle(self, step: int) -> None:
+        """Processes the oldest step in flight, if the queue is full or nothing was issued."""
         is_full = len(self._frames) >= self._scenario.engine.depth
-        if self._frames and (is_full or frame is None):
+        if self._frames and (is_full or self._is_idle):
             self._process(self._frames.popleft(), step)
 
     @property

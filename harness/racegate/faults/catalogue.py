@@ -9,7 +9,7 @@ from racegate.faults import (
     correction,
     graphs,
     halffixes,
-    lifecycle,
+    ranks,
     rows,
     slots,
     staging,
@@ -30,9 +30,10 @@ CAUSES: dict[str, tuple[Fault, ...]] = {
     "rows": rows.FAULTS,
     "states": states.FAULTS,
     "graphs": graphs.FAULTS,
-    "lifecycle": lifecycle.FAULTS,
+    "lifecycle": rows.DEPARTURES,
     "slots": slots.FAULTS,
     "cascade": staging.COMMON_PREFIX,
+    "ranks": ranks.FAULTS,
 }
 
 FAULTS: tuple[Fault, ...] = tuple(

@@ -11,7 +11,7 @@ import numpy as np
 
 from racegate.device.protocol import DeviceBuffer
 from racegate.engine.decode.parts import DecodeParts
-from racegate.engine.model.layers import inside
+from racegate.engine.model.head import inside
 from racegate.engine.rows.parts import RowParts
 from racegate.engine.scheduling.parts import SchedulingParts
 from racegate.engine.state.buffers import Inputs, WorkBuffers

@@ -41,7 +41,7 @@ class Need(StrEnum):
     """What a fault needs of the engine. X is also any writer beside the compute stream.
 
     H: recurrent layers beside attention; S: speculation; G: captured graphs; P: prefix caching
-    X: a second stream
+    X: a second stream; R: several ranks
     """
 
     HYBRID = "H"
@@ -49,6 +49,7 @@ class Need(StrEnum):
     GRAPHS = "G"
     PREFIX_CACHE = "P"
     SECOND_STREAM = "X"
+    RANKS = "R"
 
 
 def the_parts(
@@ -71,13 +72,15 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     """One seeded defect.
 
     number: of its cause in docs/faults.md; 0 for a variant that belongs to none
-    origin: public issues; expect: the observable expected to differ first, as boundary.field
+    origin: public issues; expect: the observable expected to differ first, as boundary.field, or
+        `collectives`, where ranks issue different ones
     note: what is peculiar to it in this engine, such as why that field is the first
     scenarios: scenarios of the gate that show it, the smallest first
     holds: for an ordering fault, scenario -> the holds under which the wrong value appears there
     drops: names of edges that the device ignores; moved: an edge that it keeps at a wrong place
     parts: the engine parts with the defect, by cache mode
     kernels: kernel name -> its defective variant, made from the correct kernels
+    ranks: those whose parts have the defect; none stands for all
     """
 
     name: str
@@ -94,6 +97,11 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     moved: Mutation | None = None
     parts: Callable[[CacheMode], EngineParts] = the_parts()
     kernels: Mapping[str, Callable[[Backend], Kernel]] = {}
+    ranks: frozenset[int] = frozenset()
+
+    def parts_of(self, cache_mode: CacheMode, *, rank: int) -> EngineParts:
+        """The parts of a rank's engine."""
+        return self.parts(cache_mode) if not self.ranks or rank in self.ranks else _CORRECT
 
     def device(self, device: Device) -> Device:
         """The device as the engine sees it."""

@@ -16,6 +16,7 @@ import msgspec
 from racegate.device.memory import Buffer
 from racegate.device.protocol import Device, DeviceBuffer, Event, Graph, Stream
 from racegate.history.edge import Edge
+from racegate.history.trace import unranked
 from racegate_kernels.backend import Kernel
 
 
@@ -97,7 +98,7 @@ class MutatedDevice:
 
     def record(self, stream: Stream, event: Event) -> None:
         """Records, unless the mutation records it elsewhere in the program."""
-        if not self._is_the_event(event.name):
+        if not self._is_the_event(unranked(event.name)):
             self._device.record(stream, event)
             return
         match self._mutation.operator:

@@ -1,4 +1,6 @@
-"""Faults of the persistent batch's rows (docs/faults.md#rows)."""
+"""Faults of the persistent batch's rows (docs/faults.md#rows), and of requests that leave it with
+frames in flight (docs/faults.md#requests-that-leave).
+"""
 
 from __future__ import annotations
 
@@ -14,9 +16,12 @@ from racegate.engine.decode.draft_weights import (
 )
 from racegate.engine.decode.parts import DecodeParts
 from racegate.engine.rows.parts import RowParts, row_tables
+from racegate.engine.scheduling.parts import SchedulingParts
 from racegate.engine.state import edges
 from racegate.engine.state.buffers import Inputs, StepOutputs, UploadedTwin
+from racegate.engine.state.plan import PlanEntry
 from racegate.engine.state.setup import Setup
+from racegate.engine.state.tracked import Tracked
 from racegate.engine.state.view import PrevStep, StepView
 from racegate.faults.fault import Fault, FaultKind, Need, the_parts
 from racegate_kernels.backend import Backend
@@ -169,6 +174,20 @@ class LiveRowDraftWeights(NoDraftWeights):
         setup.device.record(setup.compute, self._landed)
 
 
+def drain(tracked: Tracked, entry: PlanEntry, tokens: list[int]) -> None:
+    """The late frame is settled against the counters of the new incarnation (vllm#48245)."""
+    tracked.stale -= 1
+    if not entry.is_discarded:
+        tracked.computed -= entry.drafts + 1 - len(tokens)
+        tracked.placeholders -= entry.drafts + 1
+    tracked.deliver(tokens)
+
+
+def discard(tracked: Tracked, entry: PlanEntry, tokens: list[int]) -> None:
+    """The late frame is thrown away with its tokens (vllm#47900)."""
+    tracked.stale -= 1
+
+
 FAULTS = (
     Fault(
         name="row-swap-alias",
@@ -246,5 +265,28 @@ FAULTS = (
         expect="sampled.sampled",
         scenarios=("drawn-drafts",),
         parts=the_parts(decode=DecodeParts(draft_weights=OldDraftWeights)),
+    ),
+)
+
+DEPARTURES = (
+    Fault(
+        name="late-frame-misapplied",
+        number=34,
+        kind=FaultKind.LOGIC,
+        origin="vllm#48245, sglang#23456",
+        summary="a frame of a preempted request is settled against its reset counters",
+        expect="processed.placeholders",
+        scenarios=("preempt-and-resume", "preempt-for-want-of-blocks"),
+        parts=the_parts(scheduling=SchedulingParts(take_late=drain)),
+    ),
+    Fault(
+        name="late-frame-misapplied:discarded",
+        number=34,
+        kind=FaultKind.LOGIC,
+        origin="vllm#47900, #42117",
+        summary="a frame of a preempted request is thrown away with its tokens",
+        expect="processed.delivered",
+        scenarios=("preempt-and-resume", "preempt-for-want-of-blocks"),
+        parts=the_parts(scheduling=SchedulingParts(take_late=discard)),
     ),
 )

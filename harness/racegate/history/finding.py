@@ -258,6 +258,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     verdict: what a search came to for this finding alone, null without one
     holds: the smallest ones under which it does harm, as text
     race: of a program or a release, the two places with their stacks
+    rank: whose value differs, of an engine of several
     """
 
     kind: FindingKind
@@ -278,6 +279,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     verdict: Verdict | None = None
     holds: tuple[str, ...] = ()
     race: Race | None = None
+    rank: int | None = None
 
     @property
     def cause(self) -> str:

@@ -7,7 +7,7 @@ section 7.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Any
 
@@ -31,9 +31,16 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     values: field name -> tuple / dict of plain data, or a NumPy array in row or token order;
         compared.
     detail: further values of the asynchronous engine, which only its invariants look at.
+    rank: whose they are, where an engine has several.
     """
 
     step: int
     boundary: str
     values: Mapping[str, Any]
     detail: Mapping[str, Any] = {}
+    rank: int | None = None
+
+
+def of_rank(observations: Iterable[Observation], rank: int = 0) -> tuple[Observation, ...]:
+    """Those of one rank; all, of an engine that has no ranks."""
+    return tuple([seen for seen in observations if seen.rank in (None, rank)])

@@ -9,7 +9,7 @@ import numpy as np
 
 from racegate.history.observe import Boundary, Observation
 from racegate.history.run import Run
-from racegate.history.trace import HOST, HostAccess, OpRecord, Trace, Waited
+from racegate.history.trace import HostAccess, OpRecord, Trace, Waited
 from racegate.scenario.spec import ScenarioBase
 
 UNFINISHED_SHOWN_MAX = 4
@@ -91,8 +91,9 @@ def mrope_drifts(observations: Sequence[Observation]) -> int:
 
 def host_waits(trace: Trace) -> int:
     """How often the host waited for the device."""
+    hosts = set(trace.hosts())
     return sum(
-        isinstance(event, Waited) and event.lane == HOST and not event.is_dropped
+        isinstance(event, Waited) and event.lane in hosts and not event.is_dropped
         for event in trace.events
     )
 
@@ -103,16 +104,19 @@ def overlapped_ops(trace: Trace) -> int:
     They may run while the host prepares: whether they did in this run is the schedule's matter.
     """
     count = 0
-    outstanding: list[OpRecord] = []
-    step = -1
+    hosts = trace.hosts()
+    outstanding: dict[int, list[OpRecord]] = {host: [] for host in hosts}
+    step = dict.fromkeys(hosts, -1)
     for event in trace.events:
         if isinstance(event, OpRecord):
-            outstanding.append(event)
-        elif isinstance(event, HostAccess) and event.step > step and "prepare" in event.name:
-            step = event.step
-            unknown = [op for op in outstanding if event.clock[op.lane] < op.seq]
-            count += len(unknown)
-            outstanding = []
+            outstanding[hosts[event.lane]].append(event)
+        elif isinstance(event, HostAccess) and "prepare" in event.name:
+            host = event.lane
+            if event.step > step[host]:
+                step[host] = event.step
+                unknown = [op for op in outstanding[host] if event.clock[op.lane] < op.seq]
+                count += len(unknown)
+                outstanding[host] = []
     return count
 
 

@@ -8,6 +8,7 @@ host are its issue count.
 
 from __future__ import annotations
 
+import re
 from itertools import compress
 
 import msgspec
@@ -18,6 +19,7 @@ Owner = tuple[str, int]  # (request, step) of the value in a cell
 Clock = tuple[int, ...]  # per lane
 HOST = 0
 _FEW_ROWS = 16  # are taken off a mask one by one: that costs as much as its length, every time
+_RANK = re.compile(r"\.rank\d+(?=[@#]|$)")
 _BITS = bytes(code == ord("1") for code in range(256))  # of a binary numeral's digits
 
 
@@ -42,18 +44,16 @@ class OpRecord(msgspec.Struct, frozen=True, gc=False):
 
 
 class HostAccess(msgspec.Struct, frozen=True, gc=False):
-    """A host read or write of memory the device also uses. name: the host action it is part of."""
+    """A host read or write of memory the device also uses. name: the host action it is part of
+    lane: the host's, which is that of its rank
+    """
 
     name: str
     step: int
     seq: int
     clock: Clock
     access: Access
-
-    @property
-    def lane(self) -> int:
-        """The host's, as an operation has its own."""
-        return HOST
+    lane: int = HOST
 
     @property
     def accesses(self) -> tuple[Access, ...]:
@@ -132,11 +132,31 @@ class HoldOutcome(StrictStruct, frozen=True, kw_only=True):
 
 
 class Trace(msgspec.Struct, frozen=True, kw_only=True):
-    """One run. lanes: names by lane number; holds: what became of the schedule's holds."""
+    """One run. lanes: names by lane number, the host of rank 0 first, its peers' hosts last
+    holds: what became of the schedule's holds
+    """
 
     lanes: tuple[str, ...]
     events: tuple[TraceEvent, ...]
     holds: tuple[HoldOutcome, ...] = ()
+
+    def hosts(self) -> tuple[int, ...]:
+        """By lane, that of the host which gives it work; a host's is its own."""
+        numbers = dict.fromkeys(map(rank_suffix, self.lanes), 0)
+        for number, lane in enumerate(self.lanes):
+            if lane.startswith("host"):
+                numbers[rank_suffix(lane)] = number
+        return tuple(numbers[rank_suffix(lane)] for lane in self.lanes)
+
+
+def rank_suffix(lane: str) -> str:
+    """What a lane's name ends with where there are several ranks: `.rank1`; nothing else."""
+    return lane[len(lane.partition(".rank")[0]) :]
+
+
+def unranked(name: str) -> str:
+    """The name of a lane, an operation or a host action as each rank has it."""
+    return _RANK.sub("", name)
 
 
 def rows_of(mask: int) -> list[int]:

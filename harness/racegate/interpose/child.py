@@ -123,7 +123,7 @@ class Child:
         self._in_launches = LaunchConflicts()
         self._rank: Rank | None = None
         self._places = PlaceWatch(self.session)
-        self.run = ProgramRun(self.findings, self.installed.read)
+        self.run = ProgramRun(self.findings, self.installed.read, self.installed.declare)
 
     def _session_on(self, library: Library, listener: Listener | None) -> Session:
         return Session(

@@ -9,11 +9,15 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from racegate.history.finding import Race
 from racegate.interpose.outcome import Observation
+
+if TYPE_CHECKING:
+    from racegate.interpose.kernels.declared.copies import Moves
 
 
 @dataclass(slots=True)
@@ -21,11 +25,13 @@ class ProgramRun:
     """What a program can reach of its run.
 
     findings: those found so far; read: the bytes of a value and how to show them
+    declare: an operator that only copies (schema, moves, reads, any_order)
     suppressed: signatures that tests pass over
     """
 
     findings: Callable[[], list[Race]]
     read: Callable[[object], tuple[bytes, str]]
+    declare: Callable[[str, Callable[..., Moves], tuple[str, ...], str], None]
     observations: list[Observation] = field(default_factory=list)
     suppressed: frozenset[str] = frozenset()
 

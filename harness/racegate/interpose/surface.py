@@ -1,13 +1,17 @@
-"""What a program or a test may call: `observe` and `recording`."""
+"""What a program or a test may call: `observe`, `recording`, `declare_copies`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from racegate.history.finding import Race
 from racegate.interpose.current import ProgramRun, get_run
 from racegate.interpose.errors import BadInput
+
+if TYPE_CHECKING:
+    from racegate.interpose.kernels.declared.copies import Moves
 
 
 class Recording:
@@ -67,3 +71,28 @@ def agree(name: str, value: object) -> None:
     run = get_run()
     if run is not None:
         run.agree(name, value)
+
+
+def declare_copies(
+    schema: str,
+    moves: Callable[..., Moves],
+    *,
+    reads: tuple[str, ...] = (),
+    any_order: str = "",
+) -> None:
+    """Says what a compiled operator copies that only copies, on the current stream. Without a
+    device this does nothing: the operator stays what it is.
+
+    Args:
+        schema: of the operator, as `torch.library` has it: `"my::copy(Tensor a, Tensor b) -> ()"`.
+        moves: is called with the operator's arguments, and gives (address of the target, address of
+            the source, bytes) of each copy. Tensors of the device come as tensors of the host over
+            the same bytes.
+        reads: names of arguments whose values say what is copied. If one is on the device, a kernel
+            reads it there when it runs.
+        any_order: name of an argument that says, if it is true, that the sources may be read at any
+            time from the call on, and not in the order of the stream.
+    """
+    run = get_run()
+    if run is not None:
+        run.declare(schema, moves, reads, any_order)

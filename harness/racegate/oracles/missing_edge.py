@@ -13,12 +13,8 @@ from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
 from functools import cache
 
-import msgspec
-
 from racegate.history.edge import Edge
 from racegate.history.trace import (
-    HOST,
-    Clock,
     Conflict,
     HostAccess,
     OpRecord,
@@ -26,16 +22,17 @@ from racegate.history.trace import (
     Trace,
     TraceEvent,
     Waited,
+    unranked,
 )
 from racegate.oracles.ordering import find_conflicts
-from racegate.order.clocks import Clocks
+from racegate.oracles.retiming import matched, retimed
 
 _Pairs = Counter[tuple[str, str, str]]
 
 
 def label(name: str) -> str:
-    """An operation's name without its step."""
-    return name.partition("@")[0]
+    """An operation's name without its step and its rank."""
+    return unranked(name).partition("@")[0]
 
 
 def edge_finder(trace: Trace, edges: Sequence[Edge]) -> Callable[[Conflict], Sequence[Edge]]:
@@ -43,6 +40,7 @@ def edge_finder(trace: Trace, edges: Sequence[Edge]) -> Callable[[Conflict], Seq
     of those that are for the pair by their patterns is known to be it. An edge that waits in this
     run, and never for such a pair, is for another one, whatever its patterns let through.
     """
+    trace = matched(trace)
     waiting = {event.edge for event in trace.events if isinstance(event, Waited)}
 
     @cache
@@ -93,29 +91,6 @@ def late_wait(
     behind = (e for e in trace.events[at:] if isinstance(e, Waited) and not e.is_dropped)
     waits = (e for e in behind if e.lane == second.lane)
     return next((e for e in waits if (e.event, e.version) in covering), None)
-
-
-def retimed(trace: Trace, is_kept: Callable[[Waited], bool]) -> Trace:
-    """The same history with the clocks that it has if these waits wait, and no other does."""
-    clocks = Clocks(len(trace.lanes))
-    records: dict[str, Clock] = {}
-    events: list[TraceEvent] = []
-    for event in trace.events:
-        match event:
-            case OpRecord():
-                seq, clock = clocks.issue(HOST, event.lane)
-                events.append(msgspec.structs.replace(event, seq=seq, clock=clock))
-                continue
-            case HostAccess():
-                seq, clock = clocks.number(HOST), clocks.known(HOST)
-                events.append(msgspec.structs.replace(event, seq=seq, clock=clock))
-                continue
-            case Recorded():
-                records[event.event] = clocks.record(HOST, event.lane)
-            case Waited() if is_kept(event):
-                clocks.learn(event.lane, records.get(event.event, ()))
-        events.append(event)
-    return msgspec.structs.replace(trace, events=tuple(events))
 
 
 def _is_for(edge: Edge, conflict: Conflict) -> bool:

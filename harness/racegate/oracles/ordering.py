@@ -8,7 +8,20 @@ equivalent: they differ in the order of operations that commute, and have the sa
 
 from __future__ import annotations
 
-from racegate.history.trace import Access, Conflict, HostAccess, OpRecord, Queried, Trace
+from collections.abc import Mapping
+
+import msgspec
+
+from racegate.history.trace import (
+    Access,
+    Conflict,
+    HostAccess,
+    OpRecord,
+    Queried,
+    Trace,
+    TraceEvent,
+)
+from racegate.oracles.retiming import matched, retimed
 from racegate.order.rows import Shadow
 
 
@@ -16,6 +29,21 @@ def find_conflicts(trace: Trace) -> list[Conflict]:
     """All conflicts of a run, one per pair of accesses, storage by storage in the order in which
     the second access was issued.
     """
+    ordered = matched(trace)
+    if ordered is trace:
+        return _conflicts(trace)
+    timed = retimed(ordered, lambda wait: not wait.is_dropped)
+    recorded = {id(new): event for event, new in zip(ordered.events, timed.events, strict=True)}
+    return [_between(found, recorded) for found in _conflicts(timed)]
+
+
+def _between(found: Conflict, recorded: Mapping[int, TraceEvent]) -> Conflict:
+    """The conflict with the events as they were recorded. recorded: by identity of those timed"""
+    first, second = recorded[id(found.first)], recorded[id(found.second)]
+    return msgspec.structs.replace(found, first=first, second=second)
+
+
+def _conflicts(trace: Trace) -> list[Conflict]:
     conflicts: list[Conflict] = []
     for history in _by_storage(trace).values():
         shadow: Shadow[OpRecord | HostAccess] = Shadow()
@@ -50,7 +78,7 @@ def _by_storage(trace: Trace) -> dict[int, list[tuple[OpRecord | HostAccess, Acc
     for event in trace.events:
         if isinstance(event, HostAccess):
             accesses: tuple[Access, ...] = (event.access,)
-            bit = 1
+            bit = 1 << event.lane
         elif isinstance(event, OpRecord):
             accesses = event.accesses
             bit = 1 << event.lane

@@ -8,7 +8,8 @@ from collections import deque
 
 import msgspec
 
-from racegate.history.trace import HOST, HostAccess, OpRecord, Recorded, Trace, Waited
+from racegate.history.trace import HostAccess, OpRecord, Recorded, Trace, Waited
+from racegate.oracles.retiming import matched
 from racegate.scenario.errors import BadInputError
 from racegate.scenario.untrusted.near import near_it
 from racegate.scenario.untrusted.text import quoted
@@ -39,22 +40,23 @@ class EdgeGraph:
     """The events of a trace and the program edges between them."""
 
     def __init__(self, trace: Trace) -> None:
-        self._trace = trace
+        self._trace = matched(trace)
         self._edges: dict[int, list[tuple[int, str]]] = {}
         self._build()
 
     def _build(self) -> None:
         last: dict[int, int] = {}
+        hosts = self._trace.hosts()
         records: dict[tuple[str, int], int] = {}
         for place, event in enumerate(self._trace.events):
             if isinstance(event, HostAccess):
-                self._follow(last, HOST, place, "host order")
+                self._follow(last, event.lane, place, self._order_of(event.lane))
             elif isinstance(event, OpRecord):
-                self._add(last.get(HOST), place, "issue by the host")
+                self._add(last.get(hosts[event.lane]), place, "issue by the host")
                 self._follow(last, event.lane, place, self._order_of(event.lane))
             elif isinstance(event, Recorded):
                 self._add(last.get(event.lane), place, f"record of {event.event}")
-                self._add(last.get(HOST), place, "issue by the host")
+                self._add(last.get(hosts[event.lane]), place, "issue by the host")
                 records[event.event, event.version] = place
             elif isinstance(event, Waited) and not event.is_dropped:
                 source = records.get((event.event, event.version))
@@ -62,7 +64,8 @@ class EdgeGraph:
                 self._follow(last, event.lane, place, self._order_of(event.lane))
 
     def _order_of(self, lane: int) -> str:
-        return "host order" if lane == HOST else f"stream order on {self._trace.lanes[lane]}"
+        name = self._trace.lanes[lane]
+        return "host order" if name.startswith("host") else f"stream order on {name}"
 
     def _follow(self, last: dict[int, int], lane: int, place: int, by: str) -> None:
         self._add(last.get(lane), place, by)

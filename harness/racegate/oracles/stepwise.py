@@ -64,7 +64,7 @@ TOKEN_FIELDS = frozenset(
 
 class Divergence(msgspec.Struct, frozen=True, kw_only=True):
     """The first place where the engines differ. index: within the row or token; None for plain
-    data.
+    data. rank: whose value it is, of an engine of several
     """
 
     step: int
@@ -75,6 +75,7 @@ class Divergence(msgspec.Struct, frozen=True, kw_only=True):
     index: tuple[int, ...] | None
     expected: object
     actual: object
+    rank: int | None = None
 
 
 def find_divergence(
@@ -88,7 +89,7 @@ def find_divergence(
     for right in expected[:agreed]:
         layout.follow(right)
     for mine, right in zip(actual[agreed:], expected[agreed:], strict=False):
-        if (mine.step, mine.boundary) != (right.step, right.boundary):
+        if mine.rank != right.rank or (mine.step, mine.boundary) != (right.step, right.boundary):
             return _out_of_step(mine, right)
         layout.follow(right)
         found = _compare(mine, right, layout)
@@ -106,6 +107,7 @@ def find_divergence(
             index=None,
             expected=len(expected),
             actual=len(actual),
+            rank=extra.rank,
         )
     return None
 
@@ -120,6 +122,7 @@ def _out_of_step(mine: Observation, right: Observation) -> Divergence:
         index=None,
         expected=f"{right.boundary}@{right.step}",
         actual=f"{mine.boundary}@{mine.step}",
+        rank=mine.rank,
     )
 
 
@@ -176,6 +179,7 @@ def _compare(mine: Observation, right: Observation, layout: _Layout) -> Divergen
                 index=index,
                 expected=expected,
                 actual=actual,
+                rank=mine.rank,
             )
     return None
 

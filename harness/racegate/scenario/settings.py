@@ -13,6 +13,7 @@ from racegate.scenario.strict import StrictStruct
 # A hostile or mistyped file must not exhaust the machine: a run's memory is bounded by these.
 ROWS_MAX = 256
 DEPTH_MAX = 4
+RANKS_MAX = 8
 STATE_BYTES_MAX = 1 << 28
 # Up to here the products that weigh a drawn draft stay below 2^64 (DEFINITION section 3).
 DRAWN_VOCAB_MAX = 128
@@ -217,6 +218,7 @@ class EngineSpec(StrictStruct, frozen=True, kw_only=True):
 
     draft_sampling: random draws the drafts of drafter mtp, each from weights of its own
     capture_rows: batch sizes for which a graph is captured; a step takes the smallest that fits
+    ranks: over so many the heads and the vocabulary are spread, each with an engine of its own
     """
 
     depth: int = 2
@@ -239,6 +241,7 @@ class EngineSpec(StrictStruct, frozen=True, kw_only=True):
     layout: Layout = Layout.ROWS
     output_event: OutputEvent = OutputEvent.AFTER_DRAFTER
     cascade: Cascade = Cascade.OFF
+    ranks: int = 1
 
     @property
     def draws_drafts(self) -> bool:

@@ -8,12 +8,15 @@ from racegate.scenario.expect import Expect
 from racegate.scenario.settings import (
     DEPTH_MAX,
     DRAWN_VOCAB_MAX,
+    RANKS_MAX,
     ROWS_MAX,
     STATE_BYTES_MAX,
     UNJUDGED,
     CacheMode,
     EngineSpec,
+    GraphMode,
     Layout,
+    ModelPart,
     ModelSpec,
 )
 from racegate.scenario.spec import (
@@ -60,6 +63,7 @@ def validate(scenario: AnyScenario, *, source: str = "scenario") -> AnyScenario:
         _validate_engine(scenario.engine, require)
         _validate_size(scenario, require)
         _validate_layout(scenario, require)
+        _validate_ranks(scenario, require)
         _validate_own_requests(scenario, require)
         _validate_own_events(scenario, require)
     else:
@@ -137,6 +141,7 @@ def _validate_engine(engine: EngineSpec, require: Require) -> None:
         "state_blocks": (2, 4096),
         "state_interval": (1, 1024),
         "model_len_max": (2, 8192),
+        "ranks": (1, RANKS_MAX),
     }
     for name, (low, high) in limits.items():
         value = getattr(engine, name)
@@ -178,6 +183,35 @@ def _validate_layout(scenario: OwnScenario, require: Require) -> None:
             f"$.events[{index}]",
             "slots do not move: a rotation needs layout rows",
         )
+
+
+def _validate_ranks(scenario: OwnScenario, require: Require) -> None:
+    """Every rank has as much of what layers consist of, or all of it."""
+    model, ranks = scenario.model, scenario.engine.ranks
+    if ranks == 1:
+        return
+    counts = {
+        "heads": model.heads,
+        "mlp_size": model.mlp_size,
+        "kv_heads": model.kv_head_count,
+        "key_heads": model.key_head_count,
+        "groups": model.groups,
+    }
+    # One of these all ranks have; a norm over one group would need the values of all.
+    common = {"kv_heads", "key_heads"}
+    if ModelPart.GATED_NORM not in model.parts:
+        common.add("groups")
+    for name, count in counts.items():
+        require(
+            count % ranks == 0 or (count == 1 and name in common),
+            f"$.model.{name}",
+            f"{count} cannot be spread over {ranks} ranks: give a multiple of that",
+        )
+    require(
+        scenario.engine.graph_mode is GraphMode.EAGER,
+        "$.engine.graph_mode",
+        "must be eager with several ranks: collectives are not captured",
+    )
 
 
 def _validate_size(scenario: OwnScenario, require: Require) -> None:

@@ -24,7 +24,7 @@ class Removed:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One script in one release. releases: as pip writes them, none if torch itself is judged;
+    """One script in one release. releases: as pip is told them, none if torch itself is judged;
     public: the issue or pull request that says the same; removed: what the silent case hinges on.
     """
 
@@ -37,6 +37,7 @@ class Case:
     removed: Removed | None = None
 
 
+_VLLM = "https://github.com/vllm-project/vllm"
 _DIFFUSERS = "https://github.com/huggingface/diffusers/pull"
 _STAGING = "torch.distributed.checkpoint.staging"
 _FSDP = "torch.distributed.fsdp._fully_shard._fsdp_param_group"
@@ -116,6 +117,22 @@ CASES = [
         repaired="trl==1.14.0",
         public="https://github.com/huggingface/trl/pull/7195",
         beside=(),
+    ),
+    *_pair(
+        "vllm_simple_offload",
+        "store",
+        faulty="vllm==0.22.1",
+        repaired="vllm==0.24.0",
+        public=f"{_VLLM}/issues/45704",
+        beside=(),
+    ),
+    Case(
+        "vllm_simple_offload_load-0.33.0",
+        "vllm_simple_offload.py",
+        ("load",),
+        ("vllm==0.33.0",),
+        Expected.RACY,
+        f"{_VLLM}/issues/47282",
     ),
     Case(
         "geometric_prefetch",

@@ -3,14 +3,15 @@
     python reports/interposer/programs/run_all.py [--venvs FOLDER] OUT [NAME ...]
 
 OUT gets `programs.md` and one JSON file per program in `programs/`. Releases are installed into
-environments below FOLDER, which share this Python's torch (a CUDA build). Exit 1 if a verdict is
-not the expected one.
+environments below FOLDER, which share this Python's torch (a CUDA build); vLLM's are those of
+`racegate vllm setup`, without its compiled kernels. Exit 1 if a verdict is not the expected one.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import platform
 import re
 import sys
@@ -34,6 +35,7 @@ from racegate.targets.program.environment import (
     judge_in,
     version_of,
 )
+from racegate.targets.vllm.environment import VLLM
 
 RUNS_MAX = 12
 TIMEOUT_S = 300
@@ -49,10 +51,21 @@ def command_of(case: Case) -> list[str]:
     return ["without.py", removed.module, removed.text, removed.by, *script]
 
 
+def python_for(case: Case, venvs: Path) -> Path:
+    """The Python that has the releases of a case. Raises BadInput."""
+    name, _, release = case.releases[0].partition("==") if case.releases else ("", "", "")
+    if name != VLLM.name:
+        return environment_for(case.releases, venvs)
+    return VLLM.set_up(release, print, torch=Path(sys.prefix)).python
+
+
 def judge(case: Case, python: Path, *options: str) -> JudgedProgram:
     """The verdict of one case, and what it cost. Raises BadInput if there is none."""
     limit = ("--timeout", str(TIMEOUT_S))
-    return judge_in(python, tuple(command_of(case)), *limit, *options, folder=HERE)
+    paths = [str(HERE.parents[2] / folder) for folder in ("harness", "kernels", "reference")]
+    variables = {"PYTHONPATH": os.pathsep.join(paths)}
+    program = tuple(command_of(case))
+    return judge_in(python, program, *limit, *options, folder=HERE, variables=variables)
 
 
 def is_right(case: Case, found: JudgedProgram) -> bool:
@@ -80,7 +93,8 @@ def report_of(case: Case, python: Path, found: JudgedProgram) -> dict[str, Any]:
         "name": case.name,
         "command": ["python", "-m", "racegate", "torch", "run", "--explore", *command_of(case)],
         "releases": {
-            r.partition("==")[0]: version_of(python, r.partition("==")[0]) for r in case.releases
+            name: release if name == VLLM.name else version_of(python, name)
+            for name, _, release in (text.partition("==") for text in case.releases)
         },
         "torch": result["torch_version"],
         "python": platform.python_version(),
@@ -158,7 +172,7 @@ def main() -> int:
     folder.mkdir(parents=True, exist_ok=True)
     wrong = 0
     for case in cases:
-        python = environment_for(case.releases, options.venvs.absolute())
+        python = python_for(case, options.venvs.absolute())
         found = judge(case, python, "--explore", "--runs", str(RUNS_MAX))
         report = report_of(case, python, found)
         wrong += not is_right(case, found)

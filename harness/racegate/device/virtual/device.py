@@ -22,12 +22,13 @@ from racegate.device.masks import prefix_mask
 from racegate.device.memory import Buffer, DeviceBuffer, FreedStorages, HostBuffer, Rows
 from racegate.device.nodes import Event, Flag, Op, Stream
 from racegate.device.pending import PendingQueues
-from racegate.device.recorder import Recorder
+from racegate.device.recorder import Recorder, Version
 from racegate.device.stepping import Stepper
 from racegate.device.virtual.copies import copy_blocks, copy_range
 from racegate.device.virtual.launcher import Launcher
 from racegate.device.virtual.memo import OpMemo
 from racegate.device.virtual.storage import VirtualSnapshot, VirtualStorage, storage_of
+from racegate.history.edge import Edge
 from racegate.history.trace import Access
 from racegate_kernels.backend import EAGER, Backend
 
@@ -105,7 +106,9 @@ class VirtualDevice(IssuingDevice[Run]):
         stream = self._queues.streams[buffer.lane - 1]
         storage = storage_of(buffer)
         whole = (buffer.access(prefix_mask(len(storage.array)), is_write=True),)
-        self._issue(stream, f"free:{buffer.name}@{step}", step, whole, storage.poison)
+        self._issue(
+            stream, f"free:{buffer.name}{stream.suffix}@{step}", step, whole, storage.poison
+        )
         self._freed.give(buffer.lane, storage)
 
     def _fixed(self, constant: DeviceBuffer) -> np.ndarray:
@@ -125,7 +128,7 @@ class VirtualDevice(IssuingDevice[Run]):
             self._capturing = None
 
     def replay(self, stream: Stream, graph: Graph, *, step: int, masks: Mapping[str, int]) -> None:
-        full_name = f"graph:{graph.name}@{step}"
+        full_name = f"graph:{graph.name}{stream.suffix}@{step}"
         launches = graph.resolved(masks)
         accesses = [access for launch in launches for access in accesses_of(launch)]
 
@@ -155,6 +158,23 @@ class VirtualDevice(IssuingDevice[Run]):
         work()
         if queues.chooser.has_holds and queues.chooser.reach(name):
             queues.progress()
+
+    def arrive(self, stream: Stream, arrival: Version) -> None:
+        self._queues.arrive(stream, arrival)
+
+    def wait_arrival(self, stream: Stream, arrival: Version, edge: Edge, *, step: int) -> None:
+        self._queues.wait_arrival(stream, arrival, edge, step=step)
+
+    def meeting_place(
+        self, name: str, shape: tuple[int, ...], dtype: DTypeLike, edge: Edge
+    ) -> DeviceBuffer:
+        storage = self._storage(shape, dtype)
+        if self._queues.is_kept(edge):
+            self.recorder.met.add(storage.number)
+        return DeviceBuffer(name, storage, lane=0)
+
+    def turn(self, rank: int) -> None:
+        self.recorder.turn(rank)
 
     def query(self, event: Event, *, step: int) -> bool:
         version = event.latest

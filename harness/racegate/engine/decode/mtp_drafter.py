@@ -9,15 +9,14 @@ import numpy as np
 
 from racegate.device.protocol import DeviceBuffer, Use, reads, updates, writes
 from racegate.engine.decode.drafter import no_targets, shift_inputs
+from racegate.engine.model.head import HeadWeights, inside, logits_of
 from racegate.engine.model.layers import (
     AttentionShape,
     AttentionWeights,
-    HeadWeights,
     PagedRows,
+    Residual,
     attention_layer,
     attention_shape,
-    inside,
-    logits_of,
 )
 from racegate.engine.model.model import Model, mrope_uses
 from racegate.engine.state.buffers import StepOutputs
@@ -273,7 +272,7 @@ def _first_logits(
 ) -> Array:
     """[R, V]"""
     e = _draft_input(kernels, inputs.shifted_ids, inputs.hidden, weights)
-    attention_layer(kernels, e, state.cache, rows, weights.attention, shape=shape)
+    attention_layer(kernels, Residual(e), state.cache, rows, weights.attention, shape=shape)
     last = e[inside(inputs.last_index, e)]
     state.draft_hidden[...] = last
     return logits_of(kernels, last, weights.head)
@@ -344,7 +343,7 @@ def _next_logits(
         # A row that drafts is behind its prompt's last token: all coordinates grow by 1.
         places = places[inside(base.last_index, places)] + this.column
     rows = PagedRows(base.block_table, base.row_starts, seq_lens, positions, slots, places)
-    attention_layer(kernels, e, state.cache, rows, weights.attention, shape=this.shape)
+    attention_layer(kernels, Residual(e), state.cache, rows, weights.attention, shape=this.shape)
     state.draft_hidden[...] = e
     return logits_of(kernels, e, weights.head)
 

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 from racegate.device.protocol import Device, DeviceBuffer
 from racegate.engine.decode.draft_weights import DeviceDraftWeights, DraftWeights
+from racegate.engine.decode.drafter import Drafter
 from racegate.engine.decode.grammar import HandOff, PrivateHandOff
-from racegate.engine.model.layers import inside
+from racegate.engine.model.head import inside
 from racegate.engine.state.setup import Setup
 from racegate_kernels.numerics import Array
 
@@ -34,13 +35,20 @@ def tokens_received(device: Device, sampled: DeviceBuffer, step: int) -> None:
     device.free(sampled, step=step)
 
 
+def drafter(setup: Setup, made: Drafter) -> Drafter:
+    """The one that was made for the scenario."""
+    return made
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecodeParts:
-    """draft_start: where the drafter goes on; hand_off: where drafts land for grammar masks;
+    """drafter: who proposes, given whom the scenario asks for; draft_start: where the drafter goes
+    on; hand_off: where drafts land for grammar masks;
     draft_weights: where what they were drawn from stands;
     tokens_sent, tokens_received: the memory of the sampled tokens.
     """
 
+    drafter: Callable[[Setup, Drafter], Drafter] = drafter
     draft_start: Callable[[Array, Array, Array, Array | None], Array] = draft_start
     hand_off: Callable[[Setup], HandOff] = PrivateHandOff
     draft_weights: Callable[[Setup], DraftWeights] = DeviceDraftWeights

@@ -13,6 +13,23 @@ from racegate_kernels.backend import Backend
 from racegate_kernels.numerics import Array
 
 
+class Residual(NamedTuple):
+    """The residual stream; partial: where a rank's part of what a layer adds to it goes instead,
+    if a layer is spread over several
+    """
+
+    hidden: Array  # [T, D], read, and written without partial
+    partial: Array | None = None  # [T, D], written
+
+    def add(self, values: Array) -> None:
+        """values: [T, D], what a layer adds, or this rank's part of it"""
+        hidden, partial = self
+        if partial is None:
+            hidden += values
+        else:
+            partial[...] = values
+
+
 class RecurrentRows(NamedTuple):
     """By row, what says where a recurrent layer finds and keeps its states."""
 
@@ -58,23 +75,6 @@ class AttentionShape(NamedTuple):
 def attention_shape(model: ModelSpec) -> AttentionShape:
     """Of every attention layer of a model."""
     return AttentionShape(model.heads, model.mrope_section, model.rotary_width)
-
-
-class Drawing(NamedTuple):
-    """What a token is drawn from beside the logits."""
-
-    logit_index: Array  # [R, 1 + K] int32, -1 behind the row's last draft
-    input_ids: Array  # [T] int32
-    positions: Array  # [T] int32
-    temperature: Array  # [R] float32
-    seed: Array  # [R] uint32
-
-
-class Drawn(NamedTuple):
-    """What drafts were drawn from."""
-
-    draft_weights: Array  # [R_max, K, V] int32 or float32, in rows of its own
-    draft_source: Array  # [R] int32, each row's among them
 
 
 class Mamba2Weights(NamedTuple):
@@ -128,13 +128,6 @@ class MlpWeights(NamedTuple):
     mlp_norm: Array | None = None
 
 
-class HeadWeights(NamedTuple):
-    """Parameters behind the layers; shapes: model/weights."""
-
-    lm_head: Array
-    final_norm: Array | None = None
-
-
 def reset_counts(
     kernels: Backend,
     accepted: Array,  # [R] int32, written
@@ -157,13 +150,14 @@ def embed(
 
 def mamba2_layer(
     kernels: Backend,
-    hidden: Array,  # [T, D], read and written
+    residual: Residual,
     state: Array,  # [B, H, P, N], read and written
     window: Array,  # [B, HP + 2GN, W - 1 + K], read and written
     rows: RecurrentRows,
     weights: Mamba2Weights,
 ) -> None:
     """hidden += mamba2(norm(hidden)); rolls state and window forward."""
+    hidden = residual.hidden
     tokens = hidden.shape[0]
     _, heads, size, _ = state.shape
     inner, channels = heads * size, window.shape[1]
@@ -179,18 +173,19 @@ def mamba2_layer(
     o = kernels.gate(y.reshape(tokens, inner), z)
     if weights.gated_norm is not None:
         o = kernels.norm(o, weights.gated_norm, groups=shared // state.shape[3])
-    hidden += kernels.linear(o, weights.out_proj, weights.out_bias)
+    residual.add(kernels.linear(o, weights.out_proj, weights.out_bias))
 
 
 def gated_delta_layer(
     kernels: Backend,
-    hidden: Array,  # [T, D], read and written
+    residual: Residual,
     state: Array,  # [B, H, P, N], read and written
     window: Array,  # [B, 2QN + HP, W - 1 + K], read and written
     rows: RecurrentRows,
     weights: GatedDeltaWeights,
 ) -> None:
     """hidden += gated_delta(norm(hidden)); rolls state and window forward."""
+    hidden = residual.hidden
     tokens = hidden.shape[0]
     _, heads, size, n = state.shape
     inner, channels = heads * size, window.shape[1]
@@ -206,31 +201,31 @@ def gated_delta_layer(
         query, key, value, b, g, weights.dt_bias, weights.a_log, state, *rows
     )
     o = kernels.head_norm(o, weights.head_norm).reshape(tokens, inner)
-    hidden += kernels.linear(kernels.gate(o, z), weights.out_proj, weights.out_bias)
+    residual.add(kernels.linear(kernels.gate(o, z), weights.out_proj, weights.out_bias))
 
 
 def mamba2_layer_by_token(
     kernels: Backend,
-    hidden: Array,  # [T, D], read and written
+    residual: Residual,
     state: Array,  # [B, H, P, N], read and written
     window: Array,  # [B, HP + 2GN, W - 1], read and written
     rows: TokenRows,
     weights: Mamba2Weights,
 ) -> None:
     """mamba2_layer, in cache mode all."""
-    mamba2_layer(kernels, hidden, state, window, rows, weights)
+    mamba2_layer(kernels, residual, state, window, rows, weights)
 
 
 def gated_delta_layer_by_token(
     kernels: Backend,
-    hidden: Array,  # [T, D], read and written
+    residual: Residual,
     state: Array,  # [B, H, P, N], read and written
     window: Array,  # [B, 2QN + HP, W - 1], read and written
     rows: TokenRows,
     weights: GatedDeltaWeights,
 ) -> None:
     """gated_delta_layer, in cache mode all."""
-    gated_delta_layer(kernels, hidden, state, window, rows, weights)
+    gated_delta_layer(kernels, residual, state, window, rows, weights)
 
 
 def _convolved(
@@ -254,7 +249,7 @@ def _convolved(
 
 def attention_layer(
     kernels: Backend,
-    hidden: Array,  # [T, D], read and written
+    residual: Residual,
     cache: Array,  # [B, S, 2GP], read and written; G key heads
     rows: PagedRows,
     weights: AttentionWeights,
@@ -262,6 +257,7 @@ def attention_layer(
     shape: AttentionShape,
 ) -> None:
     """hidden += attention(norm(hidden)); writes the cache entries of the tokens first."""
+    hidden = residual.hidden
     tokens = hidden.shape[0]
     inner, entry = weights.out_proj.shape[1], cache.shape[2]
     size, keys = inner // shape.heads, entry // 2
@@ -277,7 +273,8 @@ def attention_layer(
     kernels.cache_write(u[:, inner : inner + entry], rows.slot_mapping, cache)
     o = _attended(kernels, query, cache, rows).reshape(tokens, inner)
     gate = u[:, inner + entry :] if u.shape[1] > inner + entry else None
-    hidden += kernels.linear(kernels.attention_gate(o, gate), weights.out_proj, weights.out_bias)
+    o = kernels.attention_gate(o, gate)
+    residual.add(kernels.linear(o, weights.out_proj, weights.out_bias))
 
 
 def _attended(
@@ -310,85 +307,10 @@ def _turned(
 
 def mlp_layer(
     kernels: Backend,
-    hidden: Array,  # [T, D], read and written
+    residual: Residual,
     weights: MlpWeights,
 ) -> None:
     """hidden += mlp(norm(hidden))."""
-    u = kernels.linear(kernels.norm(hidden, weights.mlp_norm), weights.mlp_in)
+    u = kernels.linear(kernels.norm(residual.hidden, weights.mlp_norm), weights.mlp_in)
     size = weights.mlp_out.shape[1]
-    hidden += kernels.linear(kernels.gate(u[:, size:], u[:, :size]), weights.mlp_out)
-
-
-def verify(
-    kernels: Backend,
-    hidden: Array,  # [T, D]
-    drawing: Drawing,
-    sampled: Array,  # [R, 1 + K] int32, written
-    head: HeadWeights,
-) -> None:
-    """Logits at the drafts' positions, and the tokens that stay."""
-    logits = _logits(kernels, hidden, drawing.logit_index, head)
-    kernels.rejection_verify(logits, *drawing, sampled)
-
-
-def verify_masked(
-    kernels: Backend,
-    hidden: Array,  # [T, D]
-    grammar_mask: Array,  # [R, 1 + K, ceil(V / 32)] int32, a bit per token that may be drawn
-    drawing: Drawing,
-    sampled: Array,  # [R, 1 + K] int32, written
-    head: HeadWeights,
-) -> None:
-    """verify, with forbidden tokens."""
-    logits = _logits(kernels, hidden, drawing.logit_index, head)
-    kernels.mask_logits(logits, grammar_mask)
-    kernels.rejection_verify(logits, *drawing, sampled)
-
-
-def verify_drawn(
-    kernels: Backend,
-    hidden: Array,  # [T, D]
-    drawing: Drawing,
-    drawn: Drawn,
-    sampled: Array,  # [R, 1 + K] int32, written
-    head: HeadWeights,
-) -> None:
-    """verify, with drafts that have weights."""
-    logits = _logits(kernels, hidden, drawing.logit_index, head)
-    kernels.verify_drawn(logits, *drawing, *drawn, sampled)
-
-
-def verify_drawn_masked(
-    kernels: Backend,
-    hidden: Array,  # [T, D]
-    grammar_mask: Array,  # [R, 1 + K, ceil(V / 32)] int32, a bit per token that may be drawn
-    drawing: Drawing,
-    drawn: Drawn,
-    sampled: Array,  # [R, 1 + K] int32, written
-    head: HeadWeights,
-) -> None:
-    """verify_drawn, with forbidden tokens."""
-    logits = _logits(kernels, hidden, drawing.logit_index, head)
-    kernels.mask_logits(logits, grammar_mask)
-    kernels.verify_drawn(logits, *drawing, *drawn, sampled)
-
-
-def _logits(kernels: Backend, hidden: Array, logit_index: Array, head: HeadWeights) -> Array:
-    """[R, 1 + K, V]; behind a row's last draft those of token 0."""
-    return logits_of(kernels, hidden[inside(logit_index, hidden)], head)
-
-
-def logits_of(kernels: Backend, hidden: Array, head: HeadWeights) -> Array:
-    """[..., V] of hidden states [..., D]."""
-    logits: Array = kernels.linear(kernels.norm(hidden, head.final_norm), head.lm_head)
-    return logits
-
-
-def inside(
-    index: Array,  # int32
-    values: Array,  # [n, ...]
-) -> Array:
-    """The index of a row that there is: one that is wrong gives a wrong value, on every backend. A
-    GPU would not survive it.
-    """
-    return index.clip(0, len(values) - 1)
+    residual.add(kernels.linear(kernels.gate(u[:, size:], u[:, :size]), weights.mlp_out))

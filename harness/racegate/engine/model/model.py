@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from racegate.device.protocol import DeviceBuffer, Use, reads, updates, writes
-from racegate.engine.model import layers
+from racegate.engine.model import head, layers
 from racegate.engine.model.bound import BoundBuffers
 from racegate.engine.model.cascade import CommonPrefix
+from racegate.engine.model.peers import Peers
 from racegate.engine.model.stretches import EMBEDDING, Stretch
 from racegate.engine.model.weights import make_weights
 from racegate.engine.state.buffers import WorkBuffers
@@ -34,17 +35,17 @@ _BY_TOKEN: dict[LayerKind, Kernel] = {
 
 # By what there is: weights of drafts, grammar masks.
 _VERIFY: dict[tuple[bool, bool], Kernel] = {
-    (False, False): layers.verify,
-    (False, True): layers.verify_masked,
-    (True, False): layers.verify_drawn,
-    (True, True): layers.verify_drawn_masked,
+    (False, False): head.verify,
+    (False, True): head.verify_masked,
+    (True, False): head.verify_drawn,
+    (True, True): head.verify_drawn_masked,
 }
 
 
 class Model:
     """Parameters and pools. States, windows and caches are named by layer index.
 
-    prefix: what attention treats by itself
+    prefix: what attention treats by itself; peers: the other ranks of a model that is spread
     weights: by name, of the shapes of `parameter_shapes`; drawn from the model seed by default
     """
 
@@ -53,11 +54,14 @@ class Model:
         setup: Setup,
         prefix: CommonPrefix,
         *,
+        peers: Peers,
         weights: Mapping[str, np.ndarray] | None = None,
     ) -> None:
         self._setup = setup
         self._prefix = prefix
+        self._peers = peers
         spec, device = setup.scenario.model, setup.device
+        self._spec = peers.shard(spec)
         has_mtp = setup.scenario.engine.drafter is DrafterKind.MTP
         drawn = make_weights(spec, has_mtp=has_mtp) if weights is None else weights
         weights = dict(drawn)
@@ -89,7 +93,7 @@ class Model:
 
     def _make_pools(self, index: int, kind: LayerKind) -> None:
         sizes = self._setup.sizes
-        model, engine = self._setup.scenario.model, self._setup.scenario.engine
+        model, engine = self._spec, self._setup.scenario.engine
         inner = model.heads * model.head_size
         if kind is LayerKind.ATTENTION:
             entry = 2 * model.kv_head_count * model.head_size
@@ -141,11 +145,12 @@ class Model:
     def _mlp(self, index: int, shape: BatchShape, bound: BoundBuffers) -> None:
         self._setup.kernels.launch_kernel(
             layers.mlp_layer,
-            {"hidden": updates(bound.work.hidden, shape.tokens)},
+            self._peers.residual(bound.work.hidden, shape.tokens),
             name=f"mlp.{index}",
             step=shape.step,
             constants=self._named(f"layer.{index}.", layers.MlpWeights._fields),
         )
+        self._peers.add(f"mlp.{index}", bound.work.hidden, shape)
 
     def _recurrent(
         self, index: int, kind: LayerKind, shape: BatchShape, bound: BoundBuffers
@@ -158,7 +163,7 @@ class Model:
         self._setup.kernels.launch_kernel(
             layer,
             {
-                "hidden": updates(work.hidden, shape.tokens),
+                **self._peers.residual(work.hidden, shape.tokens),
                 "state": updates(self.states[index], mask=shape.state_blocks),
                 "window": updates(self.conv_windows[index], mask=shape.state_blocks),
                 "state_table": reads(bound.window_table, rows),
@@ -171,14 +176,15 @@ class Model:
             step=shape.step,
             constants=self._weights[index],
         )
+        self._peers.add(f"layer.{index}", work.hidden, shape)
 
     def _attention(self, index: int, shape: BatchShape, bound: BoundBuffers) -> None:
         inputs, work, rows = bound.inputs, bound.work, shape.rows
-        spec = self._setup.scenario.model
+        spec = self._spec
         self._setup.kernels.launch_kernel(
             layers.attention_layer,
             {
-                "hidden": updates(work.hidden, shape.tokens),
+                **self._peers.residual(work.hidden, shape.tokens),
                 "cache": updates(self.caches[index], mask=shape.blocks),
                 "block_table": reads(inputs.block_table.gpu, rows),
                 "query_start": reads(inputs.query_start.gpu, rows + 1),
@@ -193,6 +199,7 @@ class Model:
             constants=self._weights[index],
             shape=layers.attention_shape(spec),
         )
+        self._peers.add(f"layer.{index}", work.hidden, shape)
 
     def verify(
         self,
@@ -209,7 +216,8 @@ class Model:
         """
         inputs, work = self._setup.inputs, self._setup.work
         rows, tokens = view.shape.rows, view.shape.tokens
-        uses: dict[str, Use] = {"hidden": reads(work.hidden, tokens)}
+        parameters = self._named("", head.HeadWeights._fields)
+        uses, constants = self._peers.target(view, inputs, work, parameters)
         if grammar_mask is not None:
             uses["grammar_mask"] = reads(grammar_mask, rows)
         uses |= {
@@ -226,7 +234,7 @@ class Model:
             uses,
             name="sample",
             step=view.shape.step,
-            constants=self._named("", layers.HeadWeights._fields),
+            constants=constants,
         )
 
 

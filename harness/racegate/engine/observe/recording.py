@@ -67,7 +67,10 @@ class _Taken:
 class RecordingProbe(Probe):
     """Collects observations in the order of the engine's boundaries."""
 
-    def __init__(self, scenario: OwnScenario, device: Device, stream: Stream) -> None:
+    def __init__(
+        self, scenario: OwnScenario, device: Device, stream: Stream, *, rank: int | None = None
+    ) -> None:
+        self._rank = rank
         self._memory: ProbedMemory
         self._scenario = scenario
         self._engine = scenario.engine
@@ -226,7 +229,7 @@ class RecordingProbe(Probe):
         self, step: int, boundary: Boundary, values: dict[str, object], detail: dict[str, object]
     ) -> None:
         self._observations.append(
-            Observation(step=step, boundary=boundary, values=values, detail=detail)
+            Observation(step=step, boundary=boundary, values=values, detail=detail, rank=self._rank)
         )
 
     def _take(self, target: dict[str, np.ndarray], parts: Parts) -> None:
@@ -279,7 +282,9 @@ class RecordingProbe(Probe):
         for value in values.values():  # a checkpoint does not have to keep what cannot change
             if isinstance(value, np.ndarray):
                 value.setflags(write=False)
-        return Observation(step=step, boundary=boundary, values=values, detail=detail)
+        return Observation(
+            step=step, boundary=boundary, values=values, detail=detail, rank=self._rank
+        )
 
     def _find_windows(self, taken: _Taken, boundary: Boundary) -> None:
         """The device has told where states stand: of what was copied, just these remain."""

@@ -12,7 +12,7 @@ from racegate.device.protocol import Device, DeviceBuffer, Event, HostBuffer, St
 from racegate.engine.rows.accepted_counts import AcceptedCounts, DeviceCounts, PrivateCounts
 from racegate.engine.state.buffers import Inputs, WorkBuffers
 from racegate.engine.state.edges import INPUT_PREP_GUARD
-from racegate.engine.state.plan import PlanEntry
+from racegate.engine.state.plan import PlanEntry, StepPlan
 from racegate.engine.state.request_state import RequestState, enter
 from racegate.engine.state.setup import Setup
 from racegate.engine.state.view import PrevStep
@@ -20,6 +20,9 @@ from racegate.scenario.settings import CacheMode
 
 # Makes the path of accepted counts of an engine.
 CountPathMaker = Callable[[Setup], AcceptedCounts]
+
+# Whether a rank runs an idle step, by what its host knows of requests, and by the plan.
+JoinsIdle = Callable[[Mapping[str, RequestState], StepPlan], bool]
 
 
 def count_path(cache_mode: CacheMode) -> CountPathMaker:
@@ -106,6 +109,13 @@ def dummy_guard(device: Device, prepared: Event, step: int) -> None:
     device.wait_host(prepared, INPUT_PREP_GUARD, step=step)
 
 
+def joins_idle(states: Mapping[str, RequestState], plan: StepPlan) -> bool:
+    """Whether a step without requests runs, because other ranks do: by the plan, which all have.
+    states: what this rank's host knows of requests
+    """
+    return plan.dummy_rows > 0
+
+
 def dummy_staged(device: Device, stream: Stream, prepared: Event) -> None:
     """Its own copies are issued; they still read."""
     device.record(stream, prepared)
@@ -126,4 +136,5 @@ class RowParts:
     host_computed: Callable[[PlanEntry, RequestState], int] = host_computed
     backup_index: BackupIndex = backup_index
     dummy_guard: Callable[[Device, Event, int], None] = dummy_guard
+    joins_idle: JoinsIdle = joins_idle
     dummy_staged: Callable[[Device, Stream, Event], None] = dummy_staged

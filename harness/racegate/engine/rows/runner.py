@@ -14,6 +14,7 @@ from racegate.engine.model import layers
 from racegate.engine.observe.probe import Preparation, Probe
 from racegate.engine.rows.accepted_counts import CountQuery
 from racegate.engine.rows.input_prep import Sources
+from racegate.engine.rows.parts import JoinsIdle
 from racegate.engine.rows.preparation import accepted_last, dummy_view, view_step
 from racegate.engine.rows.stages import Stages
 from racegate.engine.state.buffers import StepOutputs, no_outputs
@@ -26,7 +27,10 @@ from racegate.scenario.settings import OutputEvent
 class Runner:
     """Executes plans on a device."""
 
-    def __init__(self, setup: Setup, stages: Stages, *, probe: Probe) -> None:
+    def __init__(
+        self, setup: Setup, stages: Stages, *, probe: Probe, joins_idle: JoinsIdle
+    ) -> None:
+        self._joins_idle = joins_idle
         self._setup = setup
         self._device = setup.device
         self._stages = stages
@@ -95,7 +99,7 @@ class Runner:
         """A step without requests; with padding rows if it has to keep other ranks company."""
         self._stages.correction.correct(plan.step, self._prev)
         self._release_outputs(plan.step)
-        if not plan.dummy_rows:
+        if not self._joins_idle(self._stages.batch.states, plan):
             return
         view, prep = dummy_view(plan.step, plan.dummy_rows), self._stages.prep
         nothing = Sources(computed=view.prev_positions, count=view.prev_positions)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from racegate.engine.state.plan import PlanEntry
-from racegate.engine.state.tracked import Tracked
+from racegate.engine.state.tracked import Finish, Tracked
 
 
 def drafts_after_gap(tracked: Tracked) -> int:
@@ -27,6 +27,11 @@ def take_late(tracked: Tracked, entry: PlanEntry, tokens: list[int]) -> None:
     tracked.deliver(tokens)
 
 
+def finishes(tracked: Tracked) -> bool:
+    """Whether a request ends here, with the output that was just taken."""
+    return tracked.finish is not Finish.UNFINISHED
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulingParts:
     """The scheduler's parts."""
@@ -34,3 +39,4 @@ class SchedulingParts:
     drafts_after_gap: Callable[[Tracked], int] = drafts_after_gap
     reserved: Callable[[Tracked], int] = reserved
     take_late: Callable[[Tracked, PlanEntry, list[int]], None] = take_late
+    finishes: Callable[[Tracked], bool] = finishes

@@ -144,7 +144,7 @@ class Scheduler:
                 self._parts.take_late(tracked, entry, tokens)
             else:
                 self._settle(tracked, entry, tokens)
-            if tracked.finish is not Finish.UNFINISHED:
+            if self._parts.finishes(tracked):
                 self._finish(tracked, tracked.finish)
             elif entry.incarnation == tracked.incarnation:
                 self._tables.publish(tracked, entry, accepted=len(tokens))

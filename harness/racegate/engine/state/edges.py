@@ -205,6 +205,16 @@ POOL_PLACE_REUSE = Edge(
     second=("host:*",),
 )
 
+PARTS_SENT = Edge(
+    name="parts-sent",
+    before="kernel:send.* of every rank, for a collective",
+    after="the operation of any rank that takes the parts, and what is sent for the next but one",
+    buffers=("sum.*", "gathered.*"),
+    reason="a rank would go on with what another had sent for an earlier collective",
+    first=("kernel:send.*", "kernel:all_*"),
+    second=("kernel:all_*", "kernel:send.*"),
+)
+
 EDGES = (
     POSTPROCESS_GUARD,
     INPUT_PREP_GUARD,
@@ -225,4 +235,5 @@ EDGES = (
     DRAFTS_RELEASE,
     MASK_GUARD,
     POOL_PLACE_REUSE,
+    PARTS_SENT,
 )

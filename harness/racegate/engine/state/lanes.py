@@ -24,6 +24,14 @@ class Lane(StrEnum):
 
 
 def lanes_of(scenario: OwnScenario) -> tuple[str, ...]:
+    """The streams of all ranks, each with its rank where there are several."""
+    lanes, ranks = lanes_of_rank(scenario), scenario.engine.ranks
+    if ranks == 1:
+        return lanes
+    return tuple(f"{lane}.rank{rank}" for rank in range(ranks) for lane in lanes)
+
+
+def lanes_of_rank(scenario: OwnScenario) -> tuple[str, ...]:
     """Those of every engine, and those that a configuration and its requests need."""
     lanes = [Lane.COMPUTE, Lane.OUTPUT]
     if scenario.engine.layout is Layout.ROWS:

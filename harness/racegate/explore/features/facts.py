@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from racegate.history.observe import Boundary, Observation
+from racegate.history.observe import Boundary, Observation, of_rank
 from racegate.history.run import EngineResult, Run
 from racegate.history.trace import OpRecord, Trace
 from racegate.scenario.spec import Abort, Budget, OwnScenario, Preempt
@@ -165,7 +165,8 @@ def facts_of(scenario: OwnScenario, run: Run) -> RunFacts:
     assert run.result is not None, "a run that stopped has no facts"
     forced = set(met(scenario, run.result, Preempt))
     reader = _Reader(forced, replays_in(run.trace), _iterations(scenario, run))
-    moments = tuple(reader.read(step, seen) for step, seen in _by_moment(run.observations))
+    seen_by_one = of_rank(run.observations)
+    moments = tuple(reader.read(step, seen) for step, seen in _by_moment(seen_by_one))
     preempted = {(m.step, name) for m in moments if isinstance(m, SeenStep) for name in m.preempted}
     preempted |= reader.unplanned
     return RunFacts(

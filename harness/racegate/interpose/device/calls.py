@@ -6,9 +6,10 @@ import ctypes
 import traceback
 from collections.abc import Callable
 from functools import partial
+from itertools import groupby
 from threading import get_ident
 
-from racegate.interpose.device.copies import Copy, sleep
+from racegate.interpose.device.copies import Copy, CopyBatch, SourceOrder, sleep
 from racegate.interpose.device.library import CallKind, Library, LogEntry, Logged
 from racegate.interpose.device.session import Session
 from racegate.interpose.device.spans import Place
@@ -28,6 +29,10 @@ _COPY_KINDS = {
 }  # fmt: skip
 AnswerNccl = Callable[[int, int, int, int, int, bytes], int]
 VALUE_WAITS = "waits of a stream for a value in memory (taken as no order)"
+UNMAPS = "memory taken out of its addresses beside other threads (taken as ordered)"
+_EARLY = 1 << 62  # of the lane on which a stream's copies read their sources out of its order
+_DONT_NEED = 4  # madvise(2)
+_PAGE = 4096
 _HOST_FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
@@ -91,6 +96,27 @@ def _unregistered(session: Session, entry: LogEntry) -> None:
     session.memory_removed(entry.a)
 
 
+def _unmapped(session: Session, entry: LogEntry) -> None:
+    """Memory is taken out of its addresses, behind the allocator's own lock: what threads did
+    before it is not known to each other.
+    """
+    low, high = entry.a, entry.a + entry.b
+    if session.host_threads.acting:
+        session.not_seen[UNMAPS] += 1
+    elif session.is_recording:
+        stack = session.stack()
+        label = session.recorder.label("unmap", stack)
+        session.recorder.host(session.thread_lane(entry.thread), label, stack, (), ((low, high),))
+    discard(low, high)
+
+
+def discard(low: int, high: int) -> None:
+    """What pages of memory hold is lost; who reads them gets zeros."""
+    ctypes.CDLL(None).madvise(
+        ctypes.c_void_p(low), ctypes.c_size_t(high - low & -_PAGE), _DONT_NEED
+    )
+
+
 def _recorded(session: Session, entry: LogEntry) -> None:
     if entry.d:
         session.graphs.record(entry.d, entry.a, entry.b)
@@ -121,9 +147,19 @@ _TAKING: dict[int, Callable[[Session, LogEntry], None]] = {
     Logged.EVENT_DESTROY: lambda session, e: session.event_destroyed(e.a),
     Logged.QUERY_TRUE: lambda session, e: session.found_complete(e.a, e.thread),
     Logged.FULL: lambda session, e: session.not_seen.update((FULL,)),
+    Logged.UNMAP: _unmapped,
     Logged.CAPTURE_BEGIN: lambda session, e: session.graphs.begin(e.b),
     Logged.CAPTURE_END: lambda session, e: session.graphs.end(e.b),
 }
+
+
+class _Batch(ctypes.Structure):
+    """Copies of one call, as native/copies.c has them."""
+
+    _fields_ = (
+        *((name, ctypes.POINTER(ctypes.c_uint64)) for name in ("to", "source", "sizes")),
+        *((name, ctypes.c_uint64) for name in ("count", "stream", "order")),
+    )
 
 
 class Calls:
@@ -161,6 +197,10 @@ class Calls:
             return self._copy(a, b, c, d & ~_BLOCKING, is_blocking=bool(d & _BLOCKING))
         if kind == _SET:
             return self._set(a, b, c, d)
+        if kind == CallKind.BATCH:
+            return self._batch(_Batch.from_address(a))
+        if kind == CallKind.OWNER:
+            return self._change_owner(a, b, d, is_given=bool(c))
         if kind == _EVENT_SYNC:
             session.wait_event(a)
         elif kind == CallKind.STREAM_SYNC:
@@ -224,6 +264,72 @@ class Calls:
             session.synchronize(stream, by="the implicit wait of a copy to pageable memory")
         elif is_blocking and not both_device:
             session.wait_stream(stream)
+        return 1
+
+    def _batch(self, batch: _Batch) -> int:
+        """Copies of one call, in as few operations as there are kinds of them."""
+        parts = [batch.to[: batch.count], batch.source[: batch.count], batch.sizes[: batch.count]]
+        copies = [Copy(*part) for part in zip(*parts, strict=True) if part[2]]
+        return self.copy_many(copies, batch.stream, SourceOrder(batch.order))
+
+    def copy_many(self, copies: list[Copy], stream: int, order: SourceOrder) -> int:
+        """Copies on a stream. order: when they read their sources"""
+        session = self._session
+        if session.is_own:
+            return 0
+        session.drain()
+        place = session.spans.place
+        for (to, source), group in groupby(copies, lambda c: (place(c.to), place(c.source))):
+            if Place.PAGEABLE in (to, source) or session.graphs.capturing:
+                for one in group:
+                    self._copy(one.to, one.source, one.size, stream, is_blocking=False)
+            else:
+                kind = _COPY_KINDS[to is Place.DEVICE, source is Place.DEVICE]
+                self._copy_group(kind, CopyBatch(tuple(group)), stream, order)
+        return 1
+
+    def _copy_group(self, kind: str, batch: CopyBatch, stream: int, order: SourceOrder) -> None:
+        """All of them are of one kind."""
+        session = self._session
+        for one in batch.copies:
+            session.guards.lift(one.to, one.to + one.size)
+            session.guards.lift_to_read(one.source, one.source + one.size)
+        reads, writes = batch.reads, batch.writes
+        if order is SourceOrder.DURING_CALL:
+            session.host_access(f"source of {kind}", reads, ())
+            stage, batch = batch.through_buffers()
+            reads = ()
+            stage()
+        elif order is SourceOrder.ANY:
+            reads, batch = (), self._read_early(kind, batch, stream)
+        session.issue(kind, stream, reads, writes, batch)
+
+    def _read_early(self, kind: str, batch: CopyBatch, stream: int) -> CopyBatch:
+        """The sources are read out of the order of the stream, from the call on; what is read is
+        written in its order.
+        """
+        session, early = self._session, stream | _EARLY
+        stage, landing = batch.through_buffers()
+        session.issue(f"source of {kind}", early, batch.reads, (), stage.__call__)
+        with session.lock:
+            thread, stack = session.thread_lane(), session.stack()
+            recorder, lane = session.recorder, session.stream_lane(early)
+            recorder.record(early, thread, lane, stack)
+            recorder.make_wait(thread, session.stream_lane(stream), early, stack)
+            recorder.forget(early)  # no event of the program
+        return landing
+
+    def _change_owner(self, memory: int, size: int, stream: int, *, is_given: bool) -> int:
+        """Memory is handed out or given back in the order of a stream: nobody touches it before,
+        nobody behind it.
+        """
+        session = self._session
+        session.drain()
+        if is_given:
+            session.handed_out(memory, size, session.stack())
+        work = None if is_given else partial(discard, memory, memory + size)
+        kind = "allocation" if is_given else "free"
+        session.issue(kind, stream, (), ((memory, memory + size),), work)
         return 1
 
     def _set(self, to: int, value: int, size: int, stream: int) -> int:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import IntEnum
 from functools import partial
 
 from racegate.history.schedule import Half
+from racegate.order.ranges import Ranges, merged
 
 COPIES = ("h2d@", "d2h@", "d2d@", "h2h@")  # how the labels of copies begin
 WORD = 8  # bytes that land at once
@@ -59,3 +61,55 @@ class Copy:
         }
         moves[Half.REST if late is Half.START else Half.START]()
         return lambda: (moves[late](), self.keep)
+
+
+@dataclass(frozen=True, slots=True)
+class CopyBatch:
+    """Copies that one call asked for, in one operation: they land together, or half of them."""
+
+    copies: tuple[Copy, ...]
+
+    def __call__(self) -> None:
+        for one in self.copies:
+            one()
+
+    @property
+    def reads(self) -> Ranges:
+        """The bytes of their sources."""
+        return merged([(one.source, one.source + one.size) for one in self.copies])
+
+    @property
+    def writes(self) -> Ranges:
+        """The bytes that they write."""
+        return merged([(one.to, one.to + one.size) for one in self.copies])
+
+    def through_buffers(self) -> tuple[CopyBatch, CopyBatch]:
+        """The same in two parts: sources into buffers of their own, and these to the targets."""
+        buffers = [ctypes.create_string_buffer(one.size) for one in self.copies]
+        pairs = [
+            (one, buffer, ctypes.addressof(buffer))
+            for one, buffer in zip(self.copies, buffers, strict=True)
+        ]
+        return (
+            CopyBatch(tuple(Copy(at, one.source, one.size, buffer) for one, buffer, at in pairs)),
+            CopyBatch(tuple(Copy(one.to, at, one.size, buffer) for one, buffer, at in pairs)),
+        )
+
+    def tear(self, late: Half) -> Callable[[], object]:
+        """Makes the other half of the copies now; returns what makes the late one."""
+        if len(self.copies) == 1:
+            return self.copies[0].tear(late)
+        middle = len(self.copies) // 2
+        halves = {Half.START: self.copies[:middle], Half.REST: self.copies[middle:]}
+        CopyBatch(halves[Half.REST if late is Half.START else Half.START])()
+        return CopyBatch(halves[late])
+
+
+class SourceOrder(IntEnum):
+    """When the sources of a batch are read: in the order of the stream, before the call returns, or
+    at any time from the call on. The numbers are CUDA's.
+    """
+
+    STREAM = 1
+    DURING_CALL = 2
+    ANY = 3

@@ -31,6 +31,7 @@ class Logged(IntEnum):
     CAPTURE_BEGIN = 12
     CAPTURE_END = 13
     FULL = 14
+    UNMAP = 15
 
 
 class CallKind(IntEnum):
@@ -53,6 +54,8 @@ class CallKind(IntEnum):
     NCCL = 15
     NCCL_JOIN = 16
     NCCL_SPLIT = 17
+    BATCH = 18
+    OWNER = 19
 
 
 class LogEntry(NamedTuple):

@@ -14,7 +14,7 @@ from typing import Protocol
 import msgspec
 
 from racegate.history.schedule import FORCED, Hold, Holds
-from racegate.interpose.device.copies import Copy, is_late, sleep, whole
+from racegate.interpose.device.copies import Copy, CopyBatch, is_late, sleep, whole
 from racegate.order.clocks import Clock, knows
 
 Work = Callable[[], object]  # what an operation does; what it returns is of no use
@@ -190,7 +190,7 @@ class Queue:
             return
         if hold is not None:
             self.realised[hold.text()] += 1
-            if hold.half is not None and not behind and isinstance(run, Copy):
+            if hold.half is not None and not behind and isinstance(run, Copy | CopyBatch):
                 run = run.tear(hold.half)
         self._pending.append(QueuedWork(label, lane, number, list(clock), run, until))
 

@@ -90,6 +90,9 @@ class GpuDevice:
         stream_of = self.session.stream_handle
         return LatchQueue(self.library, stream_of, holds=holds, settles=may_settle)
 
+    def declare(self, *_: object) -> None:
+        """Nothing: an operator does on a GPU what it was compiled to."""
+
     def finish(self) -> None:
         """The program is over: what its holds did not do is said."""
         for hold, count in self.session.queue.expired.items():

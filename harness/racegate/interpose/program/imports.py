@@ -4,6 +4,7 @@ and what would have been read at that import is read later.
 
 from __future__ import annotations
 
+import ctypes
 import importlib.machinery
 import os
 import runpy
@@ -73,6 +74,21 @@ def _apply_setting(name: str, value: str, refuse: Callable[[str], None]) -> None
     if apply is None:  # torch before 2.9
         apply = torch._C._cuda_cudaCachingAllocator_set_allocator_settings
     apply(value)
+
+
+def open_virtual_runtime() -> None:
+    """Who opens torch's CUDA runtime by its file is given the virtual one, which has its names: the
+    file's own would look for a driver.
+    """
+    begin = ctypes.CDLL.__init__
+
+    def opened(library: ctypes.CDLL, name: Any, *args: Any, **kwargs: Any) -> None:
+        file = os.fsdecode(name) if isinstance(name, (str, bytes, os.PathLike)) else ""
+        is_runtime = os.path.basename(file).startswith("libcudart")
+        begin(library, None if is_runtime else name, *args, **kwargs)
+        library._name = name
+
+    ctypes.CDLL.__init__ = opened  # type: ignore[method-assign, assignment]
 
 
 def run_script(argv: list[str], path: str) -> None:

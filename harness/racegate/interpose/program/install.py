@@ -19,6 +19,8 @@ from racegate.interpose.device.frames import without_ours
 from racegate.interpose.device.library import Library
 from racegate.interpose.device.queue import Queue, WorkQueue
 from racegate.interpose.device.session import Session
+from racegate.interpose.kernels.declared.copies import CopyOperator, CopyOperators, Moves
+from racegate.interpose.kernels.declared.engines import declare_sglang, declare_vllm
 from racegate.interpose.kernels.interpreted.accesses import LaunchJudged
 from racegate.interpose.kernels.interpreted.driver import answer_for_driver
 from racegate.interpose.kernels.memo import Memo
@@ -27,7 +29,7 @@ from racegate.interpose.kernels.triton_kernels import TritonKernels
 from racegate.interpose.native.streams import handle_of
 from racegate.interpose.program.arrays import track_arrays
 from racegate.interpose.program.hostmode import DeviceKernels, HostMode
-from racegate.interpose.program.imports import AfterImport
+from racegate.interpose.program.imports import AfterImport, open_virtual_runtime
 from racegate.interpose.program.observing import read_value
 from racegate.interpose.program.threads import track_collectives, track_threads
 
@@ -45,6 +47,7 @@ class Installed:
     calls: Calls
     kernels: Kernels
     triton: TritonKernels
+    copies: CopyOperators
     computes: ClassVar[bool] = True
     tears_copies: ClassVar[bool] = True
 
@@ -74,6 +77,12 @@ class Installed:
         """The bytes of an observed value, and how to show them."""
         return read_value(self.session, value)
 
+    def declare(
+        self, schema: str, moves: Callable[..., Moves], reads: tuple[str, ...], any_order: str
+    ) -> None:
+        """An operator that only copies, see CopyOperator."""
+        self.copies.add(CopyOperator(schema=schema, moves=moves, reads=reads, any_order=any_order))
+
     def finish(self) -> None:
         """The program is over."""
 
@@ -97,6 +106,7 @@ def install(
     _prefer_plain_kernels()
     kernels.register()
     triton = TritonKernels(session, library, graphs, refuse, memo, on_launch)
+    copies = CopyOperators(session, library, calls)
     AfterImport(
         {
             "triton.runtime.interpreter": triton.patch,
@@ -104,16 +114,19 @@ def install(
             "triton.backends": answer_for_driver,
             "torch.distributed": partial(track_collectives, session),
             "triton.experimental.gluon._runtime": triton.refuse_gluon,
+            "vllm._custom_ops": partial(declare_vllm, copies),
+            "sgl_kernel": partial(declare_sglang, copies),
         }
     ).install()
     _count_devices()
+    open_virtual_runtime()
     track_arrays(session)
     track_events(session)
     track_streams(session)
     track_backward(session)
     track_snapshots()
     atexit.register(library.hush)
-    return Installed(session, library, calls, kernels, triton)
+    return Installed(session, library, calls, kernels, triton, copies)
 
 
 def _prefer_plain_kernels() -> None:

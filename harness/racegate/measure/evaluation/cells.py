@@ -118,7 +118,8 @@ class MatrixRow(StrictStruct, frozen=True, kw_only=True):
 
 def first_field(findings: Sequence[Finding]) -> str | None:
     """The first field that differs from the reference."""
-    found = [f.field for f in findings if f.kind is FindingKind.DIVERGENCE]
+    kinds = (FindingKind.DIVERGENCE, FindingKind.MISMATCH)
+    found = [f.field for f in findings if f.kind in kinds]
     return found[0] if found else None
 
 

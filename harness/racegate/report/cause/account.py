@@ -116,7 +116,7 @@ def accounted(judged: Judged) -> Accounted | None:
         places=tuple(_place(pair, row, assignment) for row in shown[:PLACES_MAX]) if pair else (),
         more_rows=max(0, len(shown) - PLACES_MAX),
         edge=edge,
-        to_add=_to_add(run.trace, pair, edge),
+        to_add=_to_add(run.trace, pair, edge, cause),
     )
     return Accounted(account=account, pair=pair, assignment=assignment)
 
@@ -148,6 +148,8 @@ def _finding_of(conflict: Conflict, findings: Sequence[Finding]) -> Finding:
 def _title(cause: Finding, pair: Pair | None) -> str:
     if cause.kind in (FindingKind.DEADLOCK, FindingKind.CRASH):
         return "The engine stops"
+    if cause.kind is FindingKind.MISMATCH:
+        return "Ranks that issue different collectives"
     if cause.kind is FindingKind.FOOTPRINT:
         return f"An undeclared write to {cause.buffer}"
     if pair is None:
@@ -193,8 +195,10 @@ def _whereto(request: str | None, assignment: RowAssignment, step: int) -> str:
     return f" ({request} moved to row {rows.index(request)})" if request in rows else ""
 
 
-def _to_add(trace: Trace, pair: Pair | None, edge: Edge | None) -> str:
+def _to_add(trace: Trace, pair: Pair | None, edge: Edge | None, cause: Finding) -> str:
     """What would put the pair in order, and what is there instead."""
+    if cause.kind is FindingKind.MISMATCH:
+        return "None: let all ranks decide by what all of them know."
     if pair is None:
         return "None: it goes wrong under every timing."
     first, second = pair.first, pair.second

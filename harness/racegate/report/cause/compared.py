@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from racegate.history.finding import Finding, FindingKind
-from racegate.history.observe import Boundary, Observation
+from racegate.history.observe import Boundary, Observation, of_rank
 
 STEPS_BEFORE, STEPS_BEHIND = 3, 2
 STEPS_MAX = 24  # of the heat map
@@ -67,8 +67,9 @@ def compared(
     engine: Sequence[Observation], reference: Sequence[Observation], findings: Sequence[Finding]
 ) -> ValueComparison:
     """Around the first divergence; without one, around the first step that a finding names."""
-    mine, right = _by_place(engine), _by_place(reference)
     first = next((f for f in findings if f.kind is FindingKind.DIVERGENCE), None)
+    rank = 0 if first is None or first.rank is None else first.rank
+    mine, right = _by_place(of_rank(engine, rank)), _by_place(of_rank(reference, rank))
     seen = sorted({step for step, _ in mine})
     named = [f.step for f in (*filter(None, (first,)), *findings) if f.step is not None]
     around = next(iter((*named, *seen[-1:])), 0)

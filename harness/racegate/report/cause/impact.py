@@ -56,7 +56,9 @@ def impact_of(findings: Sequence[Finding], pair: Pair | None, edge: Edge | None)
     seen = _first(wrong, FindingKind.DIVERGENCE)
     owned = _first(wrong, FindingKind.OWNERSHIP)
     loss = _first(wrong, FindingKind.LOSS)
-    if seen is not None:
+    if (mismatch := _first(wrong, FindingKind.MISMATCH)) is not None:
+        said = f"{mismatch.message[0].upper()}{mismatch.message[1:]}."
+    elif seen is not None:
         said = _value(seen, owned, is_lost=loss is not None)
     else:
         said = _ended(wrong) if owned is None else _owned(owned, is_lost=loss is not None)

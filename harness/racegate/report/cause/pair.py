@@ -84,6 +84,8 @@ def pair_of_finding(run: Run, finding: Finding) -> Pair | None:
         return _read_by(steps, op, buffer, _misowned_row(run, op, buffer))
     if finding.kind is not FindingKind.DIVERGENCE or finding.step is None:
         return None
+    if finding.rank is not None:
+        steps = [event for event in steps if f".rank{finding.rank}@" in event.name]
     boundary, _, field = (finding.field or "").partition(".")
     end = _observed_at(steps, finding.step, boundary)
     if field in _KEPT_BY_HOST:

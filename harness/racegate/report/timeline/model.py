@@ -14,7 +14,6 @@ import msgspec
 
 from racegate.history.run import Run
 from racegate.history.trace import (
-    HOST,
     Clock,
     HostAccess,
     Misowned,
@@ -219,22 +218,26 @@ def _step_rows(trace: Trace, assignment: RowAssignment) -> list[StepRows]:
 def _what_the_host_knows(trace: Trace) -> dict[int, int | None]:
     """Place of an operation -> where the host knows that it is complete."""
     clocks = _recorded(trace)
-    places: list[int] = []
-    knowing: list[Clock] = []  # what the host knows there: it forgets nothing
+    hosts = trace.hosts()
+    # By host: where it comes to know something, and all that it knows there.
+    places: dict[int, list[int]] = {host: [] for host in hosts}
+    knowing: dict[int, list[Clock]] = {host: [] for host in hosts}
     for at, event in enumerate(trace.events):
         if isinstance(event, HostAccess):
-            places.append(at)
-            knowing.append(event.clock)
-        elif isinstance(event, Waited) and event.lane == HOST and not event.is_dropped:
+            places[event.lane].append(at)
+            knowing[event.lane].append(event.clock)
+        elif isinstance(event, Waited) and event.lane in places and not event.is_dropped:
             found = clocks.get((event.event, event.version))
             if found is not None:
-                places.append(at)
-                knowing.append(_joined(found[1].clock, knowing[-1:]))
+                places[event.lane].append(at)
+                mine = knowing[event.lane]
+                mine.append(_joined(found[1].clock, mine[-1:]))
     known: dict[int, int | None] = {}
     for at, event in enumerate(trace.events):
         if isinstance(event, OpRecord):
-            index = bisect_left(knowing, event.seq, key=itemgetter(event.lane))
-            known[at] = places[index] if index < len(places) else None
+            host = hosts[event.lane]
+            index = bisect_left(knowing[host], event.seq, key=itemgetter(event.lane))
+            known[at] = places[host][index] if index < len(places[host]) else None
     return known
 
 

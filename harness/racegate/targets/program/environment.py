@@ -4,6 +4,7 @@ and the judge in the process of such an environment.
 
 from __future__ import annotations
 
+import os
 import resource
 import shutil
 import subprocess
@@ -11,6 +12,7 @@ import sys
 import sysconfig
 import tempfile
 import venv
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -105,7 +107,11 @@ def version_of(python: Path, package: str) -> str:
 
 
 def judge_in(
-    python: Path, program: tuple[str, ...], *options: str, folder: Path | None = None
+    python: Path,
+    program: tuple[str, ...],
+    *options: str,
+    folder: Path | None = None,
+    variables: Mapping[str, str] | None = None,
 ) -> JudgedProgram:
     """Judges a program by `racegate torch run` of another Python.
 
@@ -114,6 +120,7 @@ def judge_in(
         program: a script with its arguments, or `-m` and a module.
         options: of `racegate torch run`.
         folder: in which it is run; the present one without it.
+        variables: of the environment, beside those of this process.
 
     Raises:
         BadInput: there is no verdict, with the last line of what was said instead.
@@ -123,7 +130,12 @@ def judge_in(
         command = [str(python), "-m", "racegate", "torch", "run", "--json", str(written), *options]
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         done = subprocess.run(
-            [*command, *program], cwd=folder, capture_output=True, text=True, check=False
+            [*command, *program],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, **(variables or {})},
         )
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         if not written.exists():

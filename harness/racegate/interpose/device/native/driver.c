@@ -32,29 +32,6 @@ int cuGetErrorString(int error, const char **text) { (void)error; *text = "an er
 int cuGetErrorName(int error, const char **text) { return cuGetErrorString(error, text); }
 int cuLogsRegisterCallback(void *function, void *data, void **handle) { (void)function; (void)data; if (handle) *handle = NULL; return 0; }
 int cuLogsUnregisterCallback(void *handle) { (void)handle; return 0; }
-/* A batch is copies, one after the other, whose sources are read in the order of the stream. */
-#if CUDART_VERSION >= 12080
-static int is_in_stream_order(const struct cudaMemcpyAttributes *attributes, size_t count) {
-    for (size_t i = 0; i < count; i++)
-        if (attributes[i].srcAccessOrder != cudaMemcpySrcAccessOrderStream) return 0;
-    return 1;
-}
-int cuMemcpyBatchAsync_v2(uint64_t *to, uint64_t *from, size_t *sizes, size_t count, struct cudaMemcpyAttributes *attributes,
-                          size_t *firsts, size_t attribute_count, void *stream) {
-    (void)firsts;
-    if (!is_in_stream_order(attributes, attribute_count))
-        return vg_unmodelled("cuMemcpyBatchAsync with sources that are not read in the order of the stream");
-    for (size_t i = 0; i < count; i++)
-        cudaMemcpyAsync((void *)(uintptr_t)to[i], (void *)(uintptr_t)from[i], sizes[i], cudaMemcpyDefault, stream);
-    return 0;
-}
-/* As CUDA 12 has it. */
-int cuMemcpyBatchAsync(uint64_t *to, uint64_t *from, size_t *sizes, size_t count, struct cudaMemcpyAttributes *attributes,
-                       size_t *firsts, size_t attribute_count, size_t *failed, void *stream) {
-    (void)failed;
-    return cuMemcpyBatchAsync_v2(to, from, sizes, count, attributes, firsts, attribute_count, stream);
-}
-#endif
 /* What stands behind it has not happened until the host waits for it, as behind a kernel that takes long. */
 int cuStreamWaitValue32_v2(void *stream, uint64_t address, uint32_t value, unsigned flags) {
     int is_there = (int32_t)(*(volatile uint32_t *)(uintptr_t)address - value) >= 0;
@@ -69,13 +46,28 @@ static int is_from(const void *caller, const char *library) {
     Dl_info found;
     return dladdr(caller, &found) && found.dli_fname && strstr(found.dli_fname, library);
 }
-/* Entry points by name: those of this library, its stubs included, which end the run when they are called. */
+/* Entry points by name: those of this library, its stubs included, which end the run when they are called. One name has
+   several forms: who asks says for which version of CUDA it was built. */
+static const struct { const char *name, *form; int since; } FORMS[] = {
+    {"cuGetProcAddress", "cuGetProcAddress_v2", 12000}, {"cuMemcpyBatchAsync", "cuMemcpyBatchAsync_v2", 13000},
+    {"cuStreamWaitValue32", "cuStreamWaitValue32_v2", 11070}, {"cuMemGetInfo", "cuMemGetInfo_v2", 3020},
+    {"cuMemAlloc", "cuMemAlloc_v2", 3020}, {"cuMemFree", "cuMemFree_v2", 3020},
+    {"cuMemHostRegister", "cuMemHostRegister_v2", 6050}, {"cuMemcpyHtoD", "cuMemcpyHtoD_v2", 3020},
+    {"cuMemcpyDtoH", "cuMemcpyDtoH_v2", 3020}, {"cuMemcpyDtoD", "cuMemcpyDtoD_v2", 3020},
+    {"cuMemcpyHtoDAsync", "cuMemcpyHtoDAsync_v2", 3020}, {"cuMemcpyDtoHAsync", "cuMemcpyDtoHAsync_v2", 3020},
+    {"cuMemcpyDtoDAsync", "cuMemcpyDtoDAsync_v2", 3020}, {"cuStreamDestroy", "cuStreamDestroy_v2", 4000},
+    {"cuEventDestroy", "cuEventDestroy_v2", 4000},
+};
+void *vg_entry_point(const char *symbol, int version) {
+    for (size_t i = 0; i < sizeof FORMS / sizeof *FORMS; i++)
+        if (!strcmp(symbol, FORMS[i].name) && version >= FORMS[i].since) symbol = FORMS[i].form;
+    return dlsym(RTLD_DEFAULT, symbol);
+}
 int cuGetProcAddress_v2(const char *symbol, void **function, int version, uint64_t flags, int *status) {
     (void)flags;
-    if (version >= 13000 && !strcmp(symbol, "cuMemcpyBatchAsync")) symbol = "cuMemcpyBatchAsync_v2";
     if (is_from(__builtin_return_address(0), "libnccl"))
         return vg_unmodelled("NCCL: collectives between GPUs (the backend gloo runs on the host, and works)");
-    *function = dlsym(RTLD_DEFAULT, symbol);
+    *function = vg_entry_point(symbol, version);
     if (status) *status = *function ? 0 : 1;
     return *function ? 0 : 500; /* CUDA_ERROR_NOT_FOUND */
 }

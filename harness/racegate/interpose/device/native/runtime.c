@@ -421,17 +421,17 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *n, const void *f,
 }
 
 /* ---- driver entry points by name: those of driver.c, or the stub that ends the run when it is called */
-static cudaError_t entry_point(const char *symbol, void **function, enum cudaDriverEntryPointQueryResult *status) {
-    *function = strncmp(symbol, "cu", 2) ? NULL : dlsym(RTLD_DEFAULT, symbol);
+static cudaError_t entry_point(const char *symbol, void **function, unsigned version, enum cudaDriverEntryPointQueryResult *status) {
+    *function = strncmp(symbol, "cu", 2) ? NULL : vg_entry_point(symbol, (int)version);
     if (status) *status = *function ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
     return *function ? cudaSuccess : fail(cudaErrorSymbolNotFound);
 }
 cudaError_t cudaGetDriverEntryPoint(const char *s, void **f, unsigned long long fl, enum cudaDriverEntryPointQueryResult *q) {
     (void)fl;
-    return entry_point(s, f, q);
+    return entry_point(s, f, CUDART_VERSION, q);
 }
 cudaError_t cudaGetDriverEntryPointByVersion(const char *s, void **f, unsigned v, unsigned long long fl,
                                              enum cudaDriverEntryPointQueryResult *q) {
-    (void)v; (void)fl;
-    return entry_point(s, f, q);
+    (void)fl;
+    return entry_point(s, f, v, q);
 }

@@ -10,12 +10,13 @@
 enum log_kind {
     LOG_MALLOC = 1, LOG_FREE = 2, LOG_HOST_ALLOC = 3, LOG_HOST_FREE = 4, LOG_HOST_REGISTER = 5, LOG_HOST_UNREGISTER = 6,
     LOG_STREAM_CREATE = 7, LOG_EVENT_RECORD = 8, LOG_STREAM_WAIT = 9, LOG_EVENT_DESTROY = 10, LOG_QUERY_TRUE = 11,
-    LOG_CAPTURE_BEGIN = 12, LOG_CAPTURE_END = 13, LOG_FULL = 14,
+    LOG_CAPTURE_BEGIN = 12, LOG_CAPTURE_END = 13, LOG_FULL = 14, LOG_UNMAP = 15,
 };
 enum call_kind {
     CALL_COPY = 1, CALL_SET = 2, CALL_LAUNCH = 3, CALL_EVENT_SYNC = 4, CALL_STREAM_SYNC = 5, CALL_DEVICE_SYNC = 6,
     CALL_STREAM_QUERY = 7, CALL_HOST_FUNCTION = 8, CALL_GRAPH_LAUNCH = 9, CALL_UNMODELLED = 10, CALL_BAD_DEVICE = 11,
     CALL_GRAPH_NODES = 13, CALL_VALUE_WAIT = 14, CALL_NCCL = 15, CALL_NCCL_JOIN = 16, CALL_NCCL_SPLIT = 17,
+    CALL_BATCH = 18, CALL_OWNER = 19,
 };
 struct log_entry { uint64_t kind, thread, a, b, c, d; };
 struct virtual_graph { uint64_t id; };
@@ -40,6 +41,7 @@ int vg_has_guards(void);
 void vg_open_range(const void *data, size_t size);
 void vg_note_range(const void *data, size_t size, int is_write);
 void vg_ask_in_silence(void); /* what this thread finds complete from now on is nobody's knowledge */
+void *vg_entry_point(const char *symbol, int version); /* of the driver, in the form of that version of CUDA */
 int vg_memory_kind(const void *address); /* 0 unknown, 1 host (pinned), 2 device */
 int vg_memory_gpu(const void *address); /* of memory that is known */
 int vg_current_gpu(void);

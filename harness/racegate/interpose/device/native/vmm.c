@@ -52,4 +52,5 @@ int cuMemSetAccess(uint64_t address, size_t size, const void *access, size_t cou
     (void)address; (void)size; (void)access; (void)count;
     return OK;
 }
-int cuMemUnmap(uint64_t address, size_t size) { (void)address; (void)size; return OK; }
+/* What the memory held is lost; nothing may touch it any more. */
+int cuMemUnmap(uint64_t address, size_t size) { vg_log(LOG_UNMAP, address, size, 0, 0); return OK; }

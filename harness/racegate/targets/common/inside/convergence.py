@@ -14,7 +14,7 @@ import os
 from collections.abc import Iterable
 from functools import partial
 
-from racegate.interpose.device.copies import Copy
+from racegate.interpose.device.copies import Copy, CopyBatch
 from racegate.interpose.device.queue import Work
 from racegate.interpose.device.session import Session
 from racegate.interpose.device.spans import Place, Span
@@ -66,7 +66,13 @@ class Heard:
         """The work of an operation, with what the host gets by it."""
         if kind == "host function":
             self.learns(os.getpid())  # whatever it does: no other run has heard the same
+        if isinstance(run, CopyBatch):
+            return partial(self._copy_all, run)
         return partial(self._copy, run) if isinstance(run, Copy) else run
+
+    def _copy_all(self, batch: CopyBatch) -> None:
+        for copy in batch.copies:
+            self._copy(copy)
 
     def _copy(self, copy: Copy) -> None:
         guards, low, high = self._session.guards, copy.to, copy.to + copy.size

@@ -1,0 +1,35 @@
+# expect = "conflict"
+# says = ["fill_ writes it on the default stream", "d2h reads it on stream 1", "2 conflicts"]
+"""A thread copies blocks into a registered pool: it is given its work by a queue alone, which
+orders no stream.
+"""
+
+import queue
+import threading
+
+import torch
+
+blocks, pool = torch.zeros(4, 64, device="cuda"), torch.zeros(4, 64)
+assert torch.cuda.cudart().cudaHostRegister(pool.data_ptr(), pool.nbytes, 0).value == 0
+work: queue.Queue[torch.cuda.Event | None] = queue.Queue()
+done: queue.Queue[torch.cuda.Event] = queue.Queue()
+
+
+def copy() -> None:
+    stream = torch.cuda.Stream()
+    while work.get() is not None:
+        with torch.cuda.stream(stream):
+            pool.copy_(blocks, non_blocking=True)
+            done.put(stream.record_event())
+
+
+thread = threading.Thread(target=copy)
+thread.start()
+blocks.fill_(3.0)
+work.put(torch.cuda.current_stream().record_event())
+stored = done.get()
+blocks.fill_(4.0)
+stored.synchronize()
+assert float(pool.sum()) == 768.0
+work.put(None)
+thread.join()
