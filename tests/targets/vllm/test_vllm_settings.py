@@ -25,6 +25,7 @@ from racegate.targets.vllm.wire import (
     CaptureMode,
     LayerMode,
     ModelRunner,
+    PositionMode,
     ProposerKind,
     StateMode,
 )
@@ -92,6 +93,15 @@ def test_graphs_are_asked_for_where_they_are_expected() -> None:
     assert captured.cannot_run(replayed) == "" and captured.settings[-1] == "graphs-full"
     assert asked_graphs(CaptureMode.NONE) == {}
     assert asked_graphs(CaptureMode.FULL)["cudagraph_mode"] == "FULL_DECODE_ONLY"
+
+
+def test_images_need_positions_of_three_numbers() -> None:
+    scenario = load_for("vLLM", SCRIPTS / "image_positions.toml")
+    assert cell().cannot_run(scenario) == "it has images: --positions mrope"
+    other = msgspec.structs.replace(cell(), positions=PositionMode.MROPE)
+    assert other.cannot_run(scenario) == "" and other.settings[-1] == "mrope"
+    asked = config(positions=PositionMode.MROPE)
+    assert asked["rope_parameters"]["mrope_section"] and "rope_parameters" not in config()
 
 
 def test_a_cell_says_how_it_is_started_where_that_is_not_usual() -> None:
