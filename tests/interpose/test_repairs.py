@@ -275,6 +275,18 @@ def test_an_exported_test_passes_without_racegate(device: DeviceServer, tmp_path
     assert device.run(exported, Plan(), is_quiet=True).exit_code == 1
 
 
+def test_without_a_repair_the_control_stands_alone(device: DeviceServer, tmp_path: Path) -> None:
+    """Both accesses are in one statement: no edge can be written between them."""
+    seen = "(host.copy_(a + 1, non_blocking=True), host.sum().item())[1]"
+    text = f'{BEGIN}host = torch.zeros(64, pin_memory=True)\nracegate.observe("s", {seen})\n'
+    (tmp_path / "program.py").write_text(text)
+    program = checked_program((str(tmp_path / "program.py"),))
+    (one,) = judge_on(device, program, explores=True, runs_max=9, is_quiet=True).judged
+    made = export_test(device, program, one.race.signature, one.holds)
+    assert "test_the_control_corrupts" in made
+    assert "REPAIRED" not in made
+
+
 def test_a_program_that_observes_nothing_is_not_exported() -> None:
     with pytest.raises(BadInput, match="observes nothing"):
         plain_source("import torch\n")

@@ -19,7 +19,7 @@ from racegate.engine.parts import EngineParts
 from racegate.engine.rows.parts import RowParts
 from racegate.engine.scheduling.parts import SchedulingParts
 from racegate.engine.slots.parts import SlotParts
-from racegate.faults.mutations import MutatedDevice, Mutation
+from racegate.faults.mutations import AddedEdge, ExtendedDevice, MutatedDevice, Mutation
 from racegate.scenario.settings import CacheMode
 from racegate_kernels.backend import Backend, Kernel
 
@@ -78,6 +78,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     scenarios: scenarios of the gate that show it, the smallest first
     holds: for an ordering fault, scenario -> the holds under which the wrong value appears there
     drops: names of edges that the device ignores; moved: an edge that it keeps at a wrong place
+    added: edges that it keeps beside those of the engine, to try a repair
     parts: the engine parts with the defect, by cache mode
     kernels: kernel name -> its defective variant, made from the correct kernels
     ranks: those whose parts have the defect; none stands for all
@@ -95,6 +96,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     holds: dict[str, tuple[str, ...]] = {}
     drops: frozenset[str] = frozenset()
     moved: Mutation | None = None
+    added: tuple[AddedEdge, ...] = ()
     parts: Callable[[CacheMode], EngineParts] = the_parts()
     kernels: Mapping[str, Callable[[Backend], Kernel]] = {}
     ranks: frozenset[int] = frozenset()
@@ -105,9 +107,9 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
 
     def device(self, device: Device) -> Device:
         """The device as the engine sees it."""
-        if self.moved is None:
-            return device
-        return cast(Device, MutatedDevice(device, self.moved))  # it passes on what it lacks
+        if self.moved is not None:
+            device = cast(Device, MutatedDevice(device, self.moved))  # it passes on what it lacks
+        return cast(Device, ExtendedDevice(device, self.added)) if self.added else device
 
     def backend(self, correct: Backend) -> Backend:
         """The kernels, one of them exchanged."""

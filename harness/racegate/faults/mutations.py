@@ -1,4 +1,5 @@
 """Mutations of one edge: its wait or its record dropped, too early, too late or on another stream.
+And edges that an engine lacks, put in around its device: what a repair is tried with.
 
 A mutated device does to the program what a wrong line in the engine would, without touching the
 engine. Operators: the synchronisation mutants of Bradbury et al. (TR 2006-520), for streams.
@@ -6,8 +7,8 @@ engine. Operators: the synchronisation mutants of Bradbury et al. (TR 2006-520),
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -62,15 +63,13 @@ class _Wait(NamedTuple):
 COPIES = {"upload": "h2d", "upload_blocks": "h2d", "download": "d2h", "download_blocks": "d2h"}
 
 
-class MutatedDevice:
-    """A device that keeps one edge at a wrong place; everything else goes to the device itself."""
+class WrappedDevice:
+    """A device that is told of each operation before and after it is issued; everything else goes
+    to the device itself.
+    """
 
-    def __init__(self, device: Device, mutation: Mutation) -> None:
+    def __init__(self, device: Device) -> None:
         self._device = device
-        self._mutation = mutation
-        self._event: Event | None = None
-        self._late_record: tuple[Stream, Event] | None = None
-        self._late_wait: _Wait | None = None
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._device, name)
@@ -78,13 +77,38 @@ class MutatedDevice:
             return found
 
         def copy(
-            stream: Stream, target: Buffer, source: Buffer, *named: str, **rest: object
+            stream: Stream, target: Buffer, source: Buffer, *named: str, step: int, **rest: object
         ) -> None:
             operation = named[0] if named else target.name.removesuffix("_gpu")
-            with self._issuing(stream, f"{COPIES[name]}:{operation}"):
-                found(stream, target, source, *named, **rest)
+            with self._issuing(stream, f"{COPIES[name]}:{operation}", step):
+                found(stream, target, source, *named, step=step, **rest)
 
         return copy
+
+    def launch(self, stream: Stream, kernel: Kernel, name: str, *, step: int, **rest: Any) -> None:
+        """Issues a kernel."""
+        with self._issuing(stream, f"kernel:{name}", step):
+            self._device.launch(stream, kernel, name, step=step, **rest)
+
+    def replay(self, stream: Stream, graph: Graph, *, step: int, **rest: Any) -> None:
+        """Issues a graph."""
+        with self._issuing(stream, f"graph:{graph.name}", step):
+            self._device.replay(stream, graph, step=step, **rest)
+
+    def _issuing(self, stream: Stream, operation: str, step: int) -> AbstractContextManager[None]:
+        """What is done around an operation."""
+        raise NotImplementedError
+
+
+class MutatedDevice(WrappedDevice):
+    """A device that keeps one edge at a wrong place; everything else goes to the device itself."""
+
+    def __init__(self, device: Device, mutation: Mutation) -> None:
+        super().__init__(device)
+        self._mutation = mutation
+        self._event: Event | None = None
+        self._late_record: tuple[Stream, Event] | None = None
+        self._late_wait: _Wait | None = None
 
     def event(self, name: str) -> Event:
         """Makes an event, and remembers that of the edge."""
@@ -146,16 +170,6 @@ class MutatedDevice:
             self._late_wait = None
             self._device.wait_host(late.event, late.edge, step=late.step)
 
-    def launch(self, stream: Stream, kernel: Kernel, name: str, **rest: Any) -> None:
-        """Issues a kernel."""
-        with self._issuing(stream, f"kernel:{name}"):
-            self._device.launch(stream, kernel, name, **rest)
-
-    def replay(self, stream: Stream, graph: Graph, **rest: Any) -> None:
-        """Issues a graph."""
-        with self._issuing(stream, f"graph:{graph.name}"):
-            self._device.replay(stream, graph, **rest)
-
     def free(self, buffer: DeviceBuffer, *, step: int) -> None:
         """Gives memory back, which is an operation of its stream."""
         self._device.free(buffer, step=step)
@@ -163,7 +177,7 @@ class MutatedDevice:
         self._after(stream if self._late_record is None else self._late_record[0])
 
     @contextmanager
-    def _issuing(self, stream: Stream, operation: str) -> Iterator[None]:
+    def _issuing(self, stream: Stream, operation: str, step: int) -> Iterator[None]:
         """What comes right before an operation, and right after it."""
         mutation = self._mutation
         is_early = (
@@ -183,3 +197,79 @@ class MutatedDevice:
         if late is not None and late.stream is not None and late.stream is stream:
             self._late_wait = None
             self._device.wait_stream(late.stream, late.event, late.edge, step=late.step)
+
+
+HOST = "host:"
+
+
+class AddedEdge(msgspec.Struct, frozen=True, kw_only=True):
+    """An edge that no engine declares. first: the operation that an event is recorded behind, as
+    `d2h:sampled`; second: the operation whose stream waits for it, or the action of the host
+    """
+
+    first: str
+    second: str
+    buffer: str
+
+    @property
+    def is_host(self) -> bool:
+        """The host waits."""
+        return self.second.startswith(HOST)
+
+    @property
+    def name(self) -> str:
+        """What its waits are called in a trace."""
+        return f"added:{self.first}>{self.second}"
+
+    @property
+    def words(self) -> str:
+        """What stands where."""
+        waiter = "the host" if self.is_host else "its stream"
+        return f"an event recorded behind {self.first}, waited for by {waiter} before {self.second}"
+
+    @property
+    def edge(self) -> Edge:
+        """As the engine would declare it."""
+        return Edge(
+            name=self.name,
+            before=self.first,
+            after=self.second,
+            buffers=(self.buffer,),
+            reason="it was put in to try a repair",
+        )
+
+
+class ExtendedDevice(WrappedDevice):
+    """A device that keeps edges beside the engine's own."""
+
+    def __init__(self, device: Device, added: Sequence[AddedEdge]) -> None:
+        super().__init__(device)
+        self._added = tuple(added)
+        self._recorded: dict[AddedEdge, Event] = {}
+
+    @contextmanager
+    def action(self, name: str, *, step: int) -> Iterator[None]:
+        """A host action, behind what it waits for."""
+        for edge, event in self._waited(f"{HOST}{name}"):
+            self._device.wait_host(event, edge.edge, step=step)
+        with self._device.action(name, step=step):
+            yield
+
+    def free(self, buffer: DeviceBuffer, *, step: int) -> None:
+        """Gives memory back, which is an operation of its stream."""
+        stream = self._device.stream(self._device.lanes[buffer.lane - 1])
+        with self._issuing(stream, f"free:{buffer.name.partition('@')[0]}", step):
+            self._device.free(buffer, step=step)
+
+    @contextmanager
+    def _issuing(self, stream: Stream, operation: str, step: int) -> Iterator[None]:
+        for edge, event in self._waited(operation):
+            self._device.wait_stream(stream, event, edge.edge, step=step)
+        yield
+        for edge in self._added:
+            if edge.first == operation:
+                event = self._recorded.setdefault(edge, self._device.event(edge.name))
+                self._device.record(stream, event)
+
+    def _waited(self, second: str) -> list[tuple[AddedEdge, Event]]:
+        return [(edge, one) for edge, one in self._recorded.items() if edge.second == second]

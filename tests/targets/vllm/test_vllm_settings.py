@@ -100,6 +100,9 @@ def test_images_need_positions_of_three_numbers() -> None:
     assert cell().cannot_run(scenario) == "it has images: --positions mrope"
     other = msgspec.structs.replace(cell(), positions=PositionMode.MROPE)
     assert other.cannot_run(scenario) == "" and other.settings[-1] == "mrope"
+    second = msgspec.structs.replace(other, runner=ModelRunner.V2)
+    assert "--drafts 0" in second.cannot_run(scenario)
+    assert msgspec.structs.replace(second, drafts=0).cannot_run(scenario) == ""
     asked = config(positions=PositionMode.MROPE)
     assert asked["rope_parameters"]["mrope_section"] and "rope_parameters" not in config()
 

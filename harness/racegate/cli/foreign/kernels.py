@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from racegate.cli.ci import CiOptions, ratchet_of, with_ci, write_checked
-from racegate.cli.foreign.torch import MemoryOption
+from racegate.cli.foreign.virtual import MemoryOption
 from racegate.cli.options import JsonOption, RunTimeoutOption, stderr_console, tell
 from racegate.history.exit_code import ExitCode
 from racegate.history.finding import Benign, Finding, KernelTotal

@@ -12,11 +12,22 @@ import typer
 
 from racegate.cli.foreign.torch import SearchProgress
 from racegate.cli.foreign.virtual import MemoryOption
-from racegate.cli.options import JsonOption, RunTimeoutOption, place_to_write, say, tell, write_text
+from racegate.cli.help.named import FaultOption
+from racegate.cli.options import (
+    JsonOption,
+    RunTimeoutOption,
+    fail,
+    place_to_write,
+    say,
+    tell,
+    write_text,
+)
+from racegate.faults.catalogue import find_fault
 from racegate.history.exit_code import ExitCode
 from racegate.history.schedule import Holds, parse_holds
 from racegate.interpose.outcome import DeviceKind
 from racegate.report.targets.repairs import render_patch, render_repair
+from racegate.scenario.files import load, script_file
 from racegate.scenario.untrusted.reading import read_text
 from racegate.scenario.untrusted.text import printable_lines
 from racegate.targets.common.server import PrintPlace
@@ -43,8 +54,12 @@ class WaitLimit(StrEnum):
 def repair(
     program: Annotated[
         list[str],
-        typer.Argument(metavar="SCRIPT [ARGS]", help="Or -m MODULE [ARGS], or a witness of one."),
+        typer.Argument(
+            metavar="SCRIPT [ARGS]",
+            help="Or -m MODULE [ARGS], or a witness of one; with --fault a scenario.",
+        ),
     ],
+    fault: FaultOption = None,
     wait: Annotated[
         WaitLimit,
         typer.Option(help="Who may be made to wait: device is the host, for the whole device."),
@@ -70,6 +85,10 @@ def repair(
     needed, and print them as a diff: 0 all repaired, 1 a conflict that no edge repairs, 4 runs
     were spent.
     """
+    if fault is not None:
+        if len(program) > 1 or patch is not None:
+            fail("--fault is of racegate's own engine: name one scenario, and no --patch")
+        raise typer.Exit(_repair_engine(program[0], fault, json))
     subject, wanted, holds = _read(program, memory=memory, timeout_s=timeout)
     stdout = PrintPlace.STDERR
     if patch is not None:
@@ -87,6 +106,17 @@ def repair(
     text = printable_lines(render_repair(found, shlex.join(subject.argv)))
     tell(json, found, lambda: _show(found.diff, text))
     raise typer.Exit(found.exit_code)
+
+
+def _repair_engine(scenario: str, fault: str, json: str | None) -> ExitCode:
+    """Of a seeded fault."""
+    from racegate.check.checker import Checker
+    from racegate.jobs.triage.repaired import repair_engine
+
+    checker = Checker(load(script_file(Path(scenario))))
+    found = repair_engine(checker, find_fault(fault))
+    tell(json, found, lambda: print(printable_lines(render_repair(found, shlex.join(found.argv)))))
+    return found.exit_code
 
 
 def _judge(

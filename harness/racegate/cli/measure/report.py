@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from racegate.check.checker import Checker
+from racegate.cli.measure.upstream import UpstreamOptions, upstream_options, write_upstream
 from racegate.cli.options import (
     JsonOption,
     fail,
@@ -21,6 +22,7 @@ from racegate.cli.options import (
     write_json,
     write_text,
 )
+from racegate.cli.sets import with_set
 from racegate.history.outcome import SCHEMA
 from racegate.history.witness import load_witnesses
 from racegate.report.finding.drawing import pictured_beside, seen_in_witness
@@ -51,6 +53,7 @@ def site_folder(target: Path | None) -> Path | None:
 
 
 @app.command()
+@with_set("upstream", upstream_options)
 def report(
     folder: Annotated[
         Path | None,
@@ -76,11 +79,16 @@ def report(
             help="With --site: witnesses, each with a page of its own.",
         ),
     ] = None,
+    *,
+    upstream: UpstreamOptions,
     json: JsonOption = None,
 ) -> None:
     """Put what was measured on a GPU beside its limits: writes DIR/README.md from the JSON files
-    there. With --site: make pages of all reports, with their figures, commands and commits.
+    there. With --site: make pages of all reports, with their figures, commands and commits. With
+    --upstream: one finding for the maintainers of a library.
     """
+    if write_upstream(upstream):
+        return
     if site is not None:
         _write_site(site, folder or Path("reports"), witnesses, json)
         return

@@ -81,6 +81,11 @@ def verdict_text(one: ScenarioReport) -> str:
 def render_watched(found: Sequence[WatchedVersion]) -> str:
     """Versions that are watched as a table of Markdown, and what is new and gone in each."""
     lines = [
+        "# Versions that are watched",
+        "",
+        "Written by `racegate watch`: each program on each version that the store knows, beside",
+        "the version before it; findings that are new there, gone, and kept.",
+        "",
         "| program | package | verdict | beside the version before | new | gone | kept |",
         "| --- | --- | --- | --- | ---: | ---: | ---: |",
     ]

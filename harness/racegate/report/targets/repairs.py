@@ -61,8 +61,9 @@ def _left_lines(one: UnrepairedRace) -> list[str]:
 
 
 def _closing(found: ProgramRepair, command: str) -> str:
-    done, all_of = len(found.conflicts) - len(found.left), len(found.conflicts)
+    left = {one.signature for one in found.left}
+    done, all_of = len(set(found.conflicts) - left), len(found.conflicts)
     plural = "" if len(found.edges) == 1 else "s"
     said = f"{done} of {all_of} conflicts repaired by {len(found.edges)} edge{plural}"
-    cut = "" if found.is_complete else ", and not every candidate was run"
+    cut = "" if found.is_complete else ", but not all was tried or exercised"
     return f"racegate: {command}: {said}, after {found.runs} runs{cut}"

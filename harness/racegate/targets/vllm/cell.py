@@ -131,6 +131,8 @@ class Cell(EngineCell, frozen=True, kw_only=True, tag="vllm", tag_field="of"):
         has_images = any(request.images for request in scenario.requests)
         if has_images and self.positions is PositionMode.TEXT:
             return "it has images: --positions mrope"
+        if has_images and self.runner is ModelRunner.V2 and self.drafts:
+            return "the drafter of runner V2 has positions of one number: --drafts 0"
         is_timed = expect.rejections and (expect.reorder_moves or expect.preemptions)
         if is_timed and "rejections" in self.impossible(scenario):
             return "what happens in it is timed by drafts, and there are none"

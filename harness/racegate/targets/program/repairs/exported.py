@@ -14,6 +14,7 @@ from racegate.history.schedule import Hold, Holds
 from racegate.interpose.errors import BadInput
 from racegate.interpose.outcome import Ending, PlaceSeen
 from racegate.targets.program.launch import DeviceServer, Program
+from racegate.targets.program.repair import from_here
 from racegate.targets.program.repairs.candidates import PossibleEdges, key_of, probing
 from racegate.targets.program.repairs.edges import (
     EdgeKind,
@@ -74,7 +75,7 @@ def _frame_in(stack: tuple[Frame, ...], script: str) -> Frame:
     for frame in stack:
         if path_of(frame[0]) == script:
             return frame
-    raise BadInput(f"{script} has no line of the access that is to be held")
+    raise BadInput(f"{from_here(script)} has no line of the access that is to be held")
 
 
 def export_test(device: DeviceServer, program: Program, race_of: str, holds: Holds) -> str:
@@ -96,8 +97,9 @@ def export_test(device: DeviceServer, program: Program, race_of: str, holds: Hol
     held = LatchPlaces(script, race, texts, probed.outcome.places).edge(script)
     control = texts.changed([held])[0][script]
     turns = _turns(trials, control, script, holds[0], race)
-    repaired = texts.changed([*repairing_edges(trials), held])[0]
-    fixed = plain_source(repaired[script]) if set(repaired) == {script} else None
+    edges = repairing_edges(trials)
+    repaired = texts.changed([*edges, held])[0]
+    fixed = plain_source(repaired[script]) if edges and set(repaired) == {script} else None
     return _module(race, plain_source(control), fixed, turns)
 
 

@@ -26,6 +26,7 @@ from racegate.targets.program.source import NoPlaceError
 SETS_MAX = 4  # tried together, the cheapest first
 EACH_MAX = 12  # candidates of one cause
 SCHEMA = "racegate.repair/1"
+OF_ENGINE = "edge of the engine"
 WAITS = {
     "nobody": "nobody waits",
     "stream": "a stream waits",
@@ -39,7 +40,8 @@ class PutIn(StrictStruct, frozen=True, kw_only=True):
     """One edge of a repair.
 
     kind: how it orders; waiter: who waits for it; words: what stands where
-    operations: that the waiter did not know to be complete, all turns together: the price
+    operations: that the waiter did not know to be complete, all turns together: the price; of an
+        edge of racegate's own engine, how often it is waited for
     repairs: signatures that it orders by itself; without: signatures that are back if it alone is
         left out
     """
@@ -57,6 +59,8 @@ class PutIn(StrictStruct, frozen=True, kw_only=True):
         waits = WAITS[self.waiter]
         if self.waiter == "nobody":
             return waits
+        if self.kind == OF_ENGINE:
+            return f"{waits}, {self.operations} times"
         plural = "" if self.operations == 1 else "s"
         return f"{waits}, for {self.operations} operation{plural} that it did not know of"
 

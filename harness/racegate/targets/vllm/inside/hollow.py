@@ -40,9 +40,16 @@ class Hollow:
         model.forward = forward if gives == 1 else _repeated(forward, gives)
         model.compute_logits = lambda hidden, *args, **kwargs: self._logits(hidden, says)
 
-    def observe(self, name: str, input_ids: Tensor, positions: Tensor) -> None:
-        """What a model is given, and its context. name: of the observation"""
-        self._watch.inner_on_device(name, {"tokens": input_ids, "positions": positions})
+    def observe(
+        self, name: str, input_ids: Tensor, positions: Tensor, hidden: Tensor | None = None
+    ) -> None:
+        """What a model is given, and its context. name: of the observation; hidden: states that a
+        drafter is given, which say whose they are
+        """
+        tensors = {"tokens": input_ids, "positions": positions}
+        if hidden is not None:
+            tensors["hidden"] = hidden
+        self._watch.inner_look(name, tensors, {"hidden": _spoken})
         slots, known = context_of_forward()
         self._watch.inner_on_device(f"context of {name}", slots, **known)
 
@@ -51,7 +58,7 @@ class Hollow:
     ) -> Tensor:
         self.forwards += 1
         if not torch.cuda.is_current_stream_capturing():
-            self.observe(name, input_ids, positions)
+            self.observe(name, input_ids, positions, kwargs.get("hidden_states"))
         count = positions.shape[-1]
         hidden = torch.empty((count, self._hidden_size), device="cuda")
 
@@ -75,6 +82,11 @@ class Hollow:
 
         self._session.launch("logits (scripted)", [hidden], [logits], work)
         return logits
+
+
+def _spoken(hidden: Tensor) -> Tensor:
+    """The position and the token that hidden states were made of. Returns int64 [tokens, 2]"""
+    return hidden[:, :2].long()
 
 
 def context_of_forward() -> tuple[dict[str, Tensor], dict[str, object]]:

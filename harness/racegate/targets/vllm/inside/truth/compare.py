@@ -38,6 +38,7 @@ UNTRUE_MAX = 20  # what follows from the first wrong value says little
 # What sampling is asked for besides a temperature and a seed, where there is a temperature.
 Penalties = Callable[[Request], dict[str, float]]
 Places = Callable[[RequestStep], Sequence[int | None]]
+Starts = Sequence[int] | None  # of each row
 _PENALTIES = ("presence_penalties", "frequency_penalties", "repetition_penalties")
 # As the same values are called where landings are judged by them.
 _WORDS = {"metadata.accepted": "accepted count", "zeroed.blocks": "blocks to zero"}
@@ -113,7 +114,7 @@ class Truth:
         step: int,
         field: str,
         used: Any,
-        true: Callable[[RequestStep], Sequence[int | EitherToken | None]],
+        true: Callable[[RequestStep], Sequence[object]],
         *,
         starts: Sequence[int] | None = None,
     ) -> None:
@@ -273,22 +274,17 @@ class Truth:
         self._drafted = drafts + 1
         names = ("inputs of the drafter.tokens", "inputs of the drafter.positions")
         if not drafts:
+            hidden = values.get("hidden")
+            self._by_token(step, "inputs of the drafter.hidden", hidden, course.hidden)
             self._by_token(step, names[0], values["tokens"], course.drafter_inputs)
             self._positions(step, names[1], values["positions"], computed_places)
             return
         self._by_row(step, names[0], values, lambda row: course.draft(row, drafts))
-        each, used = range(len(self._rows)), values["positions"]
         at = lambda row: [below_most(row.computed + drafts - 1)]  # noqa: E731
-        self._positions(step, names[1], used, at, starts=each)
+        self._positions(step, names[1], values["positions"], at, range(len(self._rows)))
 
     def _positions(
-        self,
-        step: int,
-        field: str,
-        used: Any,
-        places: Places,
-        *,
-        starts: Sequence[int] | None = None,
+        self, step: int, field: str, used: Any, places: Places, starts: Starts = None
     ) -> None:
         """One number a token, or three."""
         if not has_dimensions(used):

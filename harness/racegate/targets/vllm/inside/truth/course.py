@@ -203,6 +203,15 @@ class Course:
             return drawn[number] if number < len(drawn) else None
         return self._says.draft_at(row.index, place)
 
+    def hidden(self, row: RequestStep) -> list[list[int] | None]:
+        """What the drafter's first pass is given of the model: position and token of all that is
+        run, but for rejected drafts. Of three numbers of a position it is the first.
+        """
+        places = range(row.start, row.computed)
+        positions = [first for first, *_ in self._says.coordinates_at(row.index, places)]
+        placed = zip(positions, self.inputs(row), strict=False)
+        return [None if token is None else [position, token] for position, token in placed]
+
     def before(self, row: RequestStep) -> list[int | None]:
         """The tokens that it had behind its prompt."""
         first = len(self.request(row.request).prompt)

@@ -1,0 +1,127 @@
+"""Whether two accesses are ordered.
+
+first   d2h at grad_scaler.py:453
+second  host read (add) at grad_scaler.py:451
+
+Needs torch with CUDA, and cuda-bindings.
+"""
+
+import ctypes
+import threading
+import time
+
+import torch
+from cuda.bindings import driver
+
+LIMIT_S = 5.0  # then it opens by itself: a wait of the program covers what it holds
+
+
+class StreamLatch:
+    """Closed when a line is reached for the `close_at`th time, opened when another is for the
+    `open_at`th. 0: never closed.
+    """
+
+    def __init__(self, close_at: int = 0, open_at: int = 1) -> None:
+        self._close_at, self._open_at = close_at, open_at
+        self._closings = self._openings = 0
+        self._word = torch.zeros(1, dtype=torch.int32, pin_memory=True)
+        self._value = ctypes.c_int32.from_address(self._word.data_ptr())
+        self._guard = threading.Timer(LIMIT_S, self.release)
+        self._guard.daemon = True
+
+    def close(self, stream: torch.cuda.Stream) -> None:
+        """The line is reached: at the right time the stream waits for `release`."""
+        self._closings += 1
+        if self._closings != self._close_at:
+            return
+        reached = driver.CUstreamWaitValue_flags.CU_STREAM_WAIT_VALUE_GEQ
+        address = self._word.data_ptr()
+        (error,) = driver.cuStreamWaitValue32(stream.cuda_stream, address, 1, reached)
+        assert error == driver.CUresult.CUDA_SUCCESS, error
+        self._guard.start()
+
+    def open(self, behind: torch.cuda.Stream | None = None) -> None:
+        """The line is reached: at the right time the stream goes on, after the work of another that
+        does not wait for it.
+        """
+        self._openings += 1
+        if self._openings != self._open_at or not self._closings:
+            return
+        if behind is not None:
+            done, limit_s = behind.record_event(), time.monotonic() + LIMIT_S
+            while not done.query() and not self._value.value and time.monotonic() < limit_s:
+                pass
+        self.release()
+
+    def release(self) -> None:
+        """The stream goes on."""
+        self._value.value = 1
+        self._guard.cancel()
+
+
+def plain(value: object) -> object:
+    """An observed value as Python has it."""
+    return value.tolist() if isinstance(value, torch.Tensor) else repr(value)
+
+
+def observed(source: str, latch: StreamLatch) -> list[tuple[str, object]]:
+    """What a program observes under a latch."""
+    seen: list[tuple[str, object]] = []
+
+    def observe(name: str, value: object) -> None:
+        seen.append((name, plain(value)))
+
+    scope = {"__name__": "__main__", "latch": latch, "observe": observe}
+    exec(compile(source, "program", "exec"), scope)
+    latch.release()
+    torch.cuda.synchronize()
+    return seen
+
+
+CONTROL = '''\
+"""torch: a scaler whose scale is on the host, as the loss is, with a fused optimizer."""
+
+from __future__ import annotations
+
+import torch
+
+
+weight = torch.ones(4, device="cuda", requires_grad=True)
+weight.grad = torch.full_like(weight, float("inf"))
+optimizer = torch.optim.SGD([weight], lr=0.1, fused=True)
+scaler = torch.amp.GradScaler(init_scale=5)
+scaler.scale(torch.ones(5))  # on the host, so that the scale is there too
+latch.close(torch.cuda.current_stream())
+scaler.step(optimizer)  # must be skipped: the gradient is infinite
+latch.open()
+observe("weight", weight.detach())
+'''
+
+REPAIRED = '''\
+"""torch: a scaler whose scale is on the host, as the loss is, with a fused optimizer."""
+
+from __future__ import annotations
+
+import torch
+
+
+weight = torch.ones(4, device="cuda", requires_grad=True)
+weight.grad = torch.full_like(weight, float("inf"))
+optimizer = torch.optim.SGD([weight], lr=0.1, fused=True)
+scaler = torch.amp.GradScaler(init_scale=5)
+scaler.scale(torch.ones(5))  # on the host, so that the scale is there too
+latch.close(torch.cuda.current_stream())
+scaler.step(optimizer)  # must be skipped: the gradient is infinite
+latch.open()
+observe("weight", weight.detach())
+'''
+
+
+def test_the_control_corrupts() -> None:
+    late = StreamLatch(close_at=1, open_at=1)
+    assert observed(CONTROL, late) != observed(CONTROL, StreamLatch())
+
+
+def test_the_repaired_program_is_clean() -> None:
+    late = StreamLatch(close_at=1, open_at=1)
+    assert observed(REPAIRED, late) == observed(REPAIRED, StreamLatch())
