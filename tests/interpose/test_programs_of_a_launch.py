@@ -13,6 +13,11 @@ from hypothesis import strategies as st
 from cuda_torch import needs_cuda_torch
 from racegate.history.finding import Hazard
 from racegate.interpose.kernels.interpreted.accesses import AtomicEffect, MissingEdge, ProgramAccess
+from racegate.interpose.kernels.interpreted.dependent import (
+    PhasedLaunch,
+    behind,
+    judge_dependent,
+)
 from racegate.interpose.kernels.interpreted.lanes import judge_lanes
 from racegate.interpose.kernels.interpreted.noting import uses_atomics
 from racegate.interpose.kernels.interpreted.programs import judge_programs
@@ -233,6 +238,75 @@ def test_small_kernels_are_judged_right(device: DeviceServer, file: str) -> None
     names, found, _ = judged(device, file)
     assert found == {name for name in names if name.endswith("_wrong")}
     assert len(names) == 2 * len(found) >= 12
+
+
+@needs_cuda_torch
+def test_launches_that_begin_early_are_judged_right(device: DeviceServer) -> None:
+    """Each chain of launches by the function that makes it."""
+    names, _, outcome = judged(device, "dependent.py")
+    found = {code for race in outcome.findings for _, _, code in race.second.stack} & names
+    assert found == {name for name in names if name.endswith("_wrong")}
+    assert len(names) == 2 * len(found) == 14
+    lacks = {race.edge for race in outcome.findings}
+    assert lacks == {MissingEdge.WAIT.value, MissingEdge.WAIT_BETWEEN.value}
+
+
+def phased(number: int, kind: str, *, waits: bool, triggers: int | None) -> PhasedLaunch:
+    """One program: it waits or not, touches one element, and triggers before that or behind it."""
+    touches = (touch(0, 0, kind, [1], 4)._replace(place=("kernel.py", number, "kernel")),)
+    return PhasedLaunch(
+        f"kernel_{number}",
+        (),
+        touches,
+        {0: 0} if waits else {},
+        {} if triggers is None else {0: triggers},
+    )
+
+
+def ended_before(launches: list[PhasedLaunch]) -> dict[int, set[int]]:
+    """By launch those that have ended when it touches memory, from the definition: the earliest
+    times at which each begins, waits, triggers and ends, if all that is not ordered is fast but one
+    that takes for ever.
+    """
+    never = 1 << 30
+    found: dict[int, set[int]] = {at: set() for at in range(len(launches))}
+    for slow in range(len(launches)):
+        ends, triggered = [0] * len(launches), [0] * len(launches)
+        for at, one in enumerate(launches):
+            begins = triggered[at - 1] if at else 0
+            touches = max(begins, ends[at - 1]) if at and one.waits else begins
+            ends[at] = never if at == slow else touches
+            is_early = one.triggers.get(0) == 0
+            triggered[at] = touches if is_early else ends[at]
+            if at > slow and touches >= never:
+                found[at].add(slow)
+    return found
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(("load", "store")), st.booleans(), st.sampled_from((0, 1, None))),
+        max_size=6,
+    )
+)
+def test_a_launch_races_with_those_that_may_not_have_ended(
+    drawn: list[tuple[str, bool, int | None]],
+) -> None:
+    """All launches but the first begin early."""
+    launches = [
+        phased(at, kind, waits=waits, triggers=triggers)
+        for at, (kind, waits, triggers) in enumerate(drawn)
+    ]
+    ended, running = ended_before(launches), None
+    for at, launch in enumerate(launches):
+        races = [] if running is None else judge_dependent(running, launch)
+        running = behind(running, launch)
+        expected = {
+            before
+            for before in range(at)
+            if before not in ended[at] and "store" in (drawn[before][0], drawn[at][0])
+        }
+        assert {race.first.place[1] for race in races} == expected
 
 
 @needs_cuda_torch

@@ -58,7 +58,7 @@ def test_a_kernel_may_call_the_language_by_names_of_its_own_and_convert_what_it_
     exec(source, vars(module))
     monkeypatch.setitem(sys.modules, module.__name__, module)
     interpreter = SimpleNamespace(tl=language, _patch_lang=lambda fn: Scope())
-    as_compiled(interpreter)(module.kernel)
+    as_compiled(interpreter, {})(module.kernel)
     language.exp = lambda value: f"interpreted {value}"
     counted = [((), 1, "int64"), ((), 2, "int64")]
     assert module.kernel() == ("interpreted 1", counted)

@@ -297,7 +297,9 @@ class Child:
 
     def _note_launch(self, launch: LaunchJudged) -> None:
         names = [self._buffer(race.low, race.high) for race in launch.races]
-        self._in_launches.add(launch, stack=self.session.stack() if names else (), buffers=names)
+        # From the caller on: `stack` looks no further than this file.
+        stack = self.session.stack(sys._getframe(1)) if names else ()
+        self._in_launches.add(launch, stack=stack, buffers=names)
 
 
 def run_program(child: Child, argv: list[str], path: str = "") -> int:

@@ -34,6 +34,7 @@ COMPILED_VARIABLE = "RACEGATE_COMPILED"
 # return, the first by default.
 IN_PLACE = frozenset({"scatter_inputs", "rejection_verify", "scripted_draft"})
 LIKE = {"gated_delta_update": 2}
+CONV_ARRAYS = 8  # of `conv_update`, without the bias, which may stand behind them or be named
 
 # The Python that they were written after, by `sources_digest`. A test says what to write here, when
 # the kernels in C have been compared with what was changed.
@@ -114,8 +115,9 @@ def _in_place(twin: Twin, eager: Kernel) -> Kernel:
 
 def _conv_update(twin: Twin, eager: Kernel) -> Kernel:
     def kernel(*arrays: np.ndarray, bias: np.ndarray | None = None) -> np.ndarray:
+        *plain, last = arrays if len(arrays) > CONV_ARRAYS else (*arrays, bias)
         out = np.empty(arrays[0].shape, np.uint32)
-        return out if twin(*arrays, bias, out) else eager(*arrays, bias=bias)
+        return out if twin(*plain, last, out) else eager(*plain, bias=last)
 
     return kernel
 

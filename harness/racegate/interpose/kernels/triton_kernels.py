@@ -20,6 +20,7 @@ from racegate.interpose.device.session import Session
 from racegate.interpose.kernels.aliases import NoMemory, alias_of, bytes_of, tensors_in
 from racegate.interpose.kernels.interpreted.accesses import LaunchJudged, Noted, ranges_of
 from racegate.interpose.kernels.interpreted.arguments import type_floats
+from racegate.interpose.kernels.interpreted.dependent import DependentLaunches
 from racegate.interpose.kernels.interpreted.lanes import judge_lanes
 from racegate.interpose.kernels.interpreted.libdevice import (
     compute_extern,
@@ -87,6 +88,7 @@ class TritonKernels:
         self._turning_fails: tuple[type[Exception], ...] = _FAILURES
         self._memo = memo
         self._on_launch = on_launch
+        self._dependent = DependentLaunches()
 
     def patch(self, interpreter: ModuleType) -> None:
         """interpreter: triton.runtime.interpreter, just imported."""
@@ -125,7 +127,13 @@ class TritonKernels:
                 return plain(executor, *args, **kwargs)
 
         executor.__call__ = call
-        interpreter._patch_lang = as_compiled(interpreter)  # type: ignore[attr-defined]
+        interpreter._patch_lang = as_compiled(  # type: ignore[attr-defined]
+            interpreter,
+            {
+                "gdc_wait": self._notes.note_wait,
+                "gdc_launch_dependents": self._notes.note_trigger,
+            },
+        )
         interpreter.inspect = _Inspect()  # type: ignore[attr-defined]
         executor._init_args_hst = lambda _, args, kwargs: self._to_cpu(args, kwargs)
         executor._restore_args_dev = lambda *args: None
@@ -175,8 +183,10 @@ class TritonKernels:
                     self._to_cpu(args, kwargs)  # opens the pages that it may touch
                 again = partial(run, args, kwargs)
                 result, reads, writes = self._run(again, call, may_turn=kernel.may_turn)
+                self._follow(kernel, stream, begins_early=bool(kwargs.get("launch_pdl")))
                 self._judge(kernel, again, warps=kwargs.get("num_warps") or _WARPS)
             session.issue(kind, stream, reads, writes, None)
+            self._dependent.issued(stream, self._last_on(stream))
             return result
 
         tensors = [t for value in (*args, *kwargs.values()) for t in tensors_in(value)]
@@ -218,6 +228,20 @@ class TritonKernels:
             loaded = ranges_of(notes.atomics, is_write=True)
             memo.end(call, reads, merged((*reads, *loaded)), writes)
         return result, reads, writes
+
+    def _follow(self, kernel: _Kernel, stream: int, *, begins_early: bool) -> None:
+        """Judges a launch beside those that may still run when it begins."""
+        is_plain = not (begins_early or self._notes.has_triggered())
+        launch = self._notes.phases(kernel.name, () if is_plain else self._session.stack())
+        number = self._last_on(stream)
+        races = self._dependent.judge(stream, number, launch, begins_early=begins_early)
+        if races and self._on_launch is not None:
+            self._on_launch(LaunchJudged(kernel.name, kernel.place, 0, races, 0))
+
+    def _last_on(self, stream: int) -> int:
+        """The number of what this thread gave a stream last."""
+        session, lanes = self._session, self._session.recorder.lanes
+        return lanes.number(lanes.of(session.thread_lane(), session.stream_lane(stream)))
 
     def _judge(self, kernel: _Kernel, run: Callable[[], Any], *, warps: int) -> None:
         """Whether two accesses race in the launch that has just run."""
@@ -263,13 +287,16 @@ def _kernel_of(executor: Any) -> _Kernel:
     return _Kernel(name, place, uses_atomics(executor.fn))
 
 
-def as_compiled(interpreter: Any) -> Callable[[Any], Any]:
+def as_compiled(
+    interpreter: Any, instructions: Mapping[str, Callable[..., Any]]
+) -> Callable[[Any], Any]:
     """What compiled kernels may do and interpreted ones may not: returns what takes the place of
     `_patch_lang`.
 
     The interpreter puts its own operations into the language's module for each launch: a kernel
     whose module has given one a name of its own (`exp = tl.exp`) is made to look it up there. What
-    a loop counts can be converted, and NVIDIA's own functions compute.
+    a loop counts can be converted, and NVIDIA's own functions compute. instructions: by name, what
+    takes the place of those that the interpreter does not know.
     """
     plain, language = interpreter._patch_lang, interpreter.tl
     libdevice = own_functions(interpreter)
@@ -292,11 +319,15 @@ def as_compiled(interpreter: Any) -> Callable[[Any], Any]:
                 fn.__globals__[alias] = libdevice
             elif is_of_libdevice(value):
                 fn.__globals__[alias] = getattr(libdevice, value.__name__)
+            elif getattr(value, "__module__", "") == "triton.language.extra.cuda.gdc":
+                fn.__globals__[alias] = instructions[value.__name__]
         scope = plain(fn)
         module = sys.modules.get(fn.__module__)
         if scope is not None:
             scope.set_attr(language.extra, "libdevice", libdevice)
             scope.set_attr(language.extra.cuda, "libdevice", libdevice)
+            for name, instruction in instructions.items():
+                scope.set_attr(language.extra.cuda, name, instruction)
             for owner in filter(None, (language, module)):
                 scope.set_attr(owner, "range", counted)
         return scope

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from racegate.history.finding import Frame
+from racegate.history.finding import Frame, Stack
 from racegate.interpose.device.frames import is_compiled_file, is_program_file
 from racegate.order.ranges import Ranges, merged
 
@@ -81,15 +81,31 @@ class MissingEdge(StrEnum):
         "threads of different warps touch these bytes, and nothing orders them: put "
         "tl.debug_barrier() between the two"
     )
+    WAIT = (
+        "the second launch begins early, when the first has triggered, and does this before it "
+        "waits: put gdc_wait() before the access, trigger behind the other one, or leave "
+        "launch_pdl out"
+    )
+    WAIT_BETWEEN = (
+        "the second launch waits for the one before it alone, and that one ends without having "
+        "waited for the first: put gdc_wait() into the launch between, or leave launch_pdl out"
+    )
     ONE_LANE = (
         "two lanes of one store write different values to one element, and either may stay: store "
         "each element once"
     )
 
 
+class EarlierLaunch(NamedTuple):
+    """A launch before another one that begins early. stack: where the program makes it"""
+
+    kernel: str
+    stack: Stack
+
+
 class LaunchRace(NamedTuple):
     """Two accesses in a launch that nothing orders: the first such ones from low to high. lack:
-    what would order them
+    what would order them; before: the launch of the first access, where it is another one
     """
 
     first: ProgramAccess
@@ -97,6 +113,7 @@ class LaunchRace(NamedTuple):
     low: int
     high: int
     lack: MissingEdge
+    before: EarlierLaunch | None = None
 
 
 class LaunchJudged(NamedTuple):
@@ -157,13 +174,12 @@ def touch_of(
     before it
     """
     addresses, size, is_write = noted
-    (x, y, z), (width, height, _) = builder.grid_idx, builder.grid_dim
     shape, chosen = _lanes(method, args)
     is_atomic, handing = _atomicity(method, args)
     return ProgramAccess(
         addresses=addresses,
         size=size,
-        program=x + width * (y + height * z),
+        program=number_of(builder),
         at=at,
         place=_place(),
         is_write=is_write,
@@ -175,6 +191,12 @@ def touch_of(
         barriers=barriers,
         syncs=syncs,
     )
+
+
+def number_of(builder: Any) -> int:
+    """Of the program that is being interpreted, in its grid."""
+    (x, y, z), (width, height, _) = builder.grid_idx, builder.grid_dim
+    return int(x + width * (y + height * z))
 
 
 def _lanes(method: BuilderCall, args: Sequence[Any]) -> tuple[tuple[int, ...], Any]:

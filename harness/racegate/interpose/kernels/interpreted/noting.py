@@ -9,14 +9,17 @@ from collections.abc import Callable
 from types import CodeType
 from typing import Any
 
+from racegate.history.finding import Stack
 from racegate.interpose.kernels.interpreted.accesses import (
     BuilderCall,
     Noted,
     ProgramAccess,
     noted_addresses,
+    number_of,
     ranges_of,
     touch_of,
 )
+from racegate.interpose.kernels.interpreted.dependent import PhasedLaunch
 from racegate.order.ranges import Ranges, merged
 
 METHODS = (
@@ -53,6 +56,9 @@ class AccessWatch:
         self._is_turned = False
         self._barriers = self._syncs = 0
         self._spin: tuple[object, int] = (None, 0)
+        self._builder: Any = None
+        self._waits: dict[int, int] = {}
+        self._triggers: dict[int, int] = {}
 
     def begin(self, noted: list[Noted], *, is_judged: bool, may_turn: bool = False) -> None:
         """A launch begins. may_turn: keep what it overwrites, so that it can run once more"""
@@ -61,6 +67,7 @@ class AccessWatch:
         self._undo = [] if may_turn and is_judged else None
         self._barriers = self._syncs = 0
         self._spin = (None, 0)
+        self._waits, self._triggers = {}, {}
 
     def end(self) -> None:
         self.noted = None
@@ -68,7 +75,16 @@ class AccessWatch:
     def take(self) -> list[ProgramAccess]:
         """What the last launch did by program; nothing is left."""
         taken, self.touches = self.touches, []
+        self._waits, self._triggers = {}, {}
         return taken
+
+    def has_triggered(self) -> bool:
+        """Whether the last launch lets another one begin before it has ended."""
+        return bool(self._triggers)
+
+    def phases(self, kernel: str, stack: Stack) -> PhasedLaunch:
+        """What the last launch did, and when it waited and triggered."""
+        return PhasedLaunch(kernel, stack, tuple(self.touches), self._waits, self._triggers)
 
     def turned(self, run: Callable[[], object]) -> list[ProgramAccess]:
         """What the same launch does if its last program comes first; memory stays as it is. Raises
@@ -90,7 +106,7 @@ class AccessWatch:
 
     def watch(self, interpreter: Any) -> None:
         """interpreter: triton.runtime.interpreter. Its accesses are noted from now on."""
-        builder = interpreter.InterpreterBuilder
+        builder, self._builder = interpreter.InterpreterBuilder, interpreter.interpreter_builder
         for method in METHODS:
             self._watch_method(builder, method)
         for name in _BARRIERS_MAYBE:
@@ -100,6 +116,17 @@ class AccessWatch:
         for owner in (interpreter.ReduceOps, interpreter.ScanOps):
             self._count(owner, "apply_impl", barriers=0)
         self._turn_grid(builder)
+
+    def note_wait(self, **_: Any) -> None:
+        """In the place of `gdc_wait`."""
+        self._waits.setdefault(self._program(), len(self.touches))
+
+    def note_trigger(self, **_: Any) -> None:
+        """In the place of `gdc_launch_dependents`."""
+        self._triggers.setdefault(self._program(), len(self.touches))
+
+    def _program(self) -> int:
+        return number_of(self._builder)
 
     def _count(self, owner: Any, name: str, *, barriers: int) -> None:
         plain = getattr(owner, name)

@@ -283,17 +283,9 @@ class LaunchConflicts:
         )
 
     def _in_words(self, kernel: str, race: LaunchRace, stack: Stack, buffer: str) -> Race:
-        first, second = (
-            Side(
-                operation=f"kernel {kernel}",
-                label=self._places.label(kernel, (access.place,)),
-                lane=f"program {access.program} of the launch",
-                is_host=False,
-                is_write=access.is_write,
-                stack=(access.place, *stack),
-            )
-            for access in (race.first, race.second)
-        )
+        at_launch = race.before is not None
+        first = self._side(*(race.before or (kernel, stack)), race.first, at_launch=at_launch)
+        second = self._side(kernel, stack, race.second, at_launch=at_launch)
         return Race(
             signature=race_signature(first, second),
             hazard=hazard_of(first_writes=first.is_write, second_writes=second.is_write),
@@ -304,4 +296,16 @@ class LaunchConflicts:
             second=second,
             edge=race.lack.value,
             pairs=(),
+        )
+
+    def _side(self, kernel: str, stack: Stack, access: ProgramAccess, *, at_launch: bool) -> Side:
+        """at_launch: it is known by the line that launches it, and not by that of the kernel"""
+        frames = (access.place, *stack)
+        return Side(
+            operation=f"kernel {kernel}",
+            label=self._places.label(kernel, frames[1:2] if at_launch and stack else frames[:1]),
+            lane=f"program {access.program} of the launch",
+            is_host=False,
+            is_write=access.is_write,
+            stack=frames,
         )

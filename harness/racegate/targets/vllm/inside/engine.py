@@ -14,7 +14,7 @@ from racegate.scenario.spec import Abort, Request, Scenario
 from racegate.targets.common.inside.naming import named_buffers
 from racegate.targets.common.inside.serve import NotTaken
 from racegate.targets.common.inside.session import EngineSession
-from racegate.targets.common.wire import Fidelity, Observed
+from racegate.targets.common.wire import KEPT, Fidelity, Observed
 from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.inside import plants
 from racegate.targets.vllm.inside.computed import Computed, Known, give_weights
@@ -314,6 +314,7 @@ class Driver:
                 aborts.remove(event)
                 self._abort(event.request, delivered)
         self._note_kept(None)
+        watch.inner_on_host(f"{KEPT} on streams", **self._session.listener.streams())
         return delivered
 
     def _script_of(

@@ -40,7 +40,10 @@ class Hollow:
     def _forward(
         self, name: str, input_ids: Any = None, positions: Any = None, *args: Any, **kwargs: Any
     ) -> Tensor:
-        self._watch.inner_on_device(name, {"tokens": input_ids, "positions": positions})
+        tensors = {"tokens": input_ids, "positions": positions}
+        if kwargs.get("hidden_states") is not None:  # a drafter's, which say whose they are
+            tensors["hidden"] = kwargs["hidden_states"]
+        self._watch.inner_look(name, tensors, {"hidden": _spoken})
         slots, known = context_of_forward()
         self._watch.inner_on_device(f"context of {name}", slots, **known)
         count = positions.shape[-1]
@@ -66,6 +69,11 @@ class Hollow:
 
         self._session.launch("logits (scripted)", [hidden], [logits], work)
         return logits
+
+
+def _spoken(hidden: Tensor) -> Tensor:
+    """The position and the token that hidden states were made of. Returns int64 [tokens, 2]"""
+    return hidden[:, :2].long()
 
 
 def context_of_forward() -> tuple[dict[str, Tensor], dict[str, object]]:

@@ -72,7 +72,9 @@ class Host:
     ) -> None:
         runner = asked.runner
         self._memo = Memo()
-        self._listener = EngineListener(own=(_OWN,))
+        self._listener = EngineListener(
+            own=(_OWN,), stream_of=lambda: torch._C._cuda_getCurrentRawStream(0)
+        )
         self._child = Child(
             library,
             kind=kind,

@@ -111,7 +111,7 @@ class Truth:
         step: int,
         field: str,
         used: Any,
-        true: Callable[[RequestStep], Sequence[int | EitherToken | None]],
+        true: Callable[[RequestStep], Sequence[object]],
         *,
         starts: Sequence[int] | None = None,
     ) -> None:
@@ -272,6 +272,8 @@ class Truth:
         self._drafted = drafts + 1
         names = ("inputs of the drafter.tokens", "inputs of the drafter.positions")
         if not drafts:
+            hidden = values.get("hidden")
+            self._by_token(step, "inputs of the drafter.hidden", hidden, course.hidden)
             self._by_token(step, names[0], values["tokens"], course.drafter_inputs)
             self._by_token(step, names[1], values["positions"], computed_places)
             return

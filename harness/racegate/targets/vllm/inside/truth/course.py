@@ -182,6 +182,13 @@ class Course:
             return drawn[number] if number < len(drawn) else None
         return self._says.draft_at(row.index, place)
 
+    def hidden(self, row: RequestStep) -> list[list[int] | None]:
+        """What the drafter's first pass is given of the model: place and token of all that is run,
+        but for rejected drafts.
+        """
+        placed = zip(range(row.start, row.computed), self.inputs(row), strict=False)
+        return [None if token is None else [place, token] for place, token in placed]
+
     def before(self, row: RequestStep) -> list[int | None]:
         """The tokens that it had behind its prompt."""
         first = len(self.request(row.request).prompt)
