@@ -2,8 +2,9 @@
 
 `ends`: all ranks end by themselves; `fails`: one raises; `hangs`: one is there when its time is up.
 
-    python reports/interposer/ranks_gpu.py reports/interposer/ranks_gpu.json
+    python reports/interposer/ranks_gpu.py reports/interposer/ranks_gpu.json [NAME ...]
 
+With names it runs these alone, and the others stay in the file as they are.
 Needs torch and as many GPUs as a program has ranks; those that have more are left out. racegate is
 not imported.
 """
@@ -29,13 +30,15 @@ GRACE_S = 8.0  # for other ranks, behind one that has failed
 AT_ONCE = 6
 
 
-def main(target: str) -> None:
-    """Writes what became of each program."""
+def main(target: str, names: list[str]) -> None:
+    """Writes what became of each program, or of those with these names."""
     sys.path.insert(0, str(PROGRAMS))
     from rank_programs.registry import load
 
     gpus = torch.cuda.device_count()
-    programs = [one for one in load().values() if one.ranks <= gpus]
+    programs = [
+        one for one in load().values() if one.ranks <= gpus and one.name in (names or one.name)
+    ]
     with ThreadPoolExecutor(AT_ONCE) as pool:
         seen = pool.map(
             lambda at: became(programs[at].theme, programs[at].name, programs[at].ranks, PORT + at),
@@ -45,6 +48,9 @@ def main(target: str) -> None:
             {"name": one.name, "theme": one.theme, "expected": str(one.expected), **what}
             for one, what in zip(programs, seen, strict=True)
         ]
+    if names:
+        known = {row["name"]: row for row in json.loads(Path(target).read_text())["programs"]}
+        rows = list((known | {row["name"]: row for row in rows}).values())
     told = {
         "gpu": torch.cuda.get_device_name(0),
         "gpus": gpus,
@@ -104,4 +110,4 @@ def _started(theme: str, name: str, rank: int, ranks: int, port: int) -> subproc
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1], sys.argv[2:])

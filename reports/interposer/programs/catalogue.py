@@ -126,6 +126,21 @@ CASES = [
         public=f"{_VLLM}/issues/45704",
         beside=(),
     ),
+    *_pair(
+        "vllm_offload",
+        "store",
+        faulty="vllm==0.13.0",
+        repaired="vllm==0.14.0",
+        public=f"{_VLLM}/pull/31341",
+        beside=(),
+    ),
+    *_pair(
+        "sglang_hicache",
+        faulty="sglang==0.5.18",
+        repaired="sglang==0.5.19",
+        public="https://github.com/sgl-project/sglang/pull/36738",
+        beside=("--no-deps",),
+    ),
     Case(
         "vllm_simple_offload_load-0.33.0",
         "vllm_simple_offload.py",

@@ -95,6 +95,7 @@ def report_of(case: Case, python: Path, found: JudgedProgram) -> dict[str, Any]:
         "releases": {
             name: release if name == VLLM.name else version_of(python, name)
             for name, _, release in (text.partition("==") for text in case.releases)
+            if not name.startswith("-")
         },
         "torch": result["torch_version"],
         "python": platform.python_version(),

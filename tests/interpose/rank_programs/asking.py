@@ -56,6 +56,7 @@ def asked_before_the_other_may_come(rank: int, ranks: int) -> None:
     begin(rank)
     store = dist.distributed_c10d._get_default_store()
     x = full(rank + 1)
+    dist.barrier()
     if rank == 0:
         work = dist.all_reduce(x, async_op=True)
         while not work.is_completed():

@@ -118,10 +118,18 @@ def both_raise(rank: int, ranks: int) -> None:
     raise ValueError("all ranks")
 
 
+def _two_groups() -> list[dist.ProcessGroup]:
+    """Of all ranks, with communicators that are made already."""
+    groups = [dist.new_group([0, 1]), dist.new_group([0, 1])]
+    for group in groups:
+        dist.all_reduce(full(0), group=group)
+    return groups
+
+
 @program(Expected.DEADLOCK)
 def two_groups_in_opposite_orders(rank: int, ranks: int) -> None:
     begin(rank)
-    groups = [dist.new_group([0, 1]), dist.new_group([0, 1])]
+    groups = _two_groups()
     x = full(rank + 1)
     for group in groups if rank == 0 else groups[::-1]:
         dist.all_reduce(x, group=group)
@@ -131,7 +139,7 @@ def two_groups_in_opposite_orders(rank: int, ranks: int) -> None:
 @program(Expected.DEADLOCK)
 def two_groups_in_opposite_orders_and_nobody_waits(rank: int, ranks: int) -> None:
     begin(rank)
-    groups = [dist.new_group([0, 1]), dist.new_group([0, 1])]
+    groups = _two_groups()
     x = full(rank + 1)
     for group in groups if rank == 0 else groups[::-1]:
         dist.all_reduce(x, group=group)
@@ -139,6 +147,20 @@ def two_groups_in_opposite_orders_and_nobody_waits(rank: int, ranks: int) -> Non
 
 @program(Expected.ORDER)
 def two_groups_in_opposite_orders_without_edges(rank: int, ranks: int) -> None:
+    begin(rank)
+    groups = _two_groups()
+    parts = [full(rank), full(rank)]
+    works = []
+    for at in (0, 1) if rank == 0 else (1, 0):
+        works.append(dist.all_reduce(parts[at], group=groups[at], async_op=True))
+    for work in works:
+        work.wait()
+    end()
+
+
+@program(Expected.DEADLOCK)
+def two_groups_made_in_opposite_orders(rank: int, ranks: int) -> None:
+    """Hosts wait for each other where the first collective makes a communicator."""
     begin(rank)
     groups = [dist.new_group([0, 1]), dist.new_group([0, 1])]
     parts = [full(rank), full(rank)]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from importlib import import_module
 
-THEMES = ("waits", "groups", "messages", "memory", "splits", "asking", "training")
+THEMES = ("waits", "groups", "messages", "memory", "splits", "asking", "training", "graphs")
 
 
 class Expected(StrEnum):

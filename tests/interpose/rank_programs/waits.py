@@ -180,6 +180,7 @@ def one_runs_ahead(rank: int, ranks: int) -> None:
     begin(rank)
     store = dist.distributed_c10d._get_default_store()
     x = full(rank + 1)
+    dist.barrier()
     if rank == 1:
         store.wait(["issued"])
     for _ in range(3):
@@ -187,4 +188,18 @@ def one_runs_ahead(rank: int, ranks: int) -> None:
     if rank == 0:
         store.set("issued", "1")
     assert x.tolist() == [12.0] * 4
+    end()
+
+
+@program(Expected.DEADLOCK)
+def one_runs_ahead_of_the_first(rank: int, ranks: int) -> None:
+    """The first collective of a group makes its communicator: hosts wait for each other there."""
+    begin(rank)
+    store = dist.distributed_c10d._get_default_store()
+    x = full(rank + 1)
+    if rank == 1:
+        store.wait(["issued"])
+    dist.all_reduce(x)
+    if rank == 0:
+        store.set("issued", "1")
     end()

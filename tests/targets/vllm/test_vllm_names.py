@@ -65,3 +65,23 @@ def test_torch_on_pinned_memory_is_seen_in_a_run_that_is_recorded() -> None:
     assert not isinstance(watching(installed), HostMode)
     session.begin(Queue((Hold(op="d2h*"),)), is_recording=False)
     assert isinstance(watching(installed), HostMode)
+
+
+def test_operations_are_told_by_the_stream_that_they_are_asked_for_on() -> None:
+    """Whether it is the one on which the run began: what the others are called is nobody's."""
+    current = [7]
+    listener = EngineListener(stream_of=lambda: current[0])
+    listener.begin()
+    stack = (("runner.py", 3, "Runner.copy"),)
+    listener.label("d2h counts", stack)
+    listener.label("h2d ids", stack)
+    current[0] = 9
+    for kind in ("d2h counts", "d2h tokens", "host read (numpy) tokens", "observe drafts"):
+        listener.label(kind, stack)
+    assert listener.streams() == {
+        "d2h counts@copy": ["another stream", "the stream of the run"],
+        "h2d ids@copy": ["the stream of the run"],
+        "d2h tokens@copy": ["another stream"],
+    }
+    listener.begin()
+    assert listener.streams() == {}

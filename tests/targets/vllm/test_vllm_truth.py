@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from racegate.scenario.spec import Request, Scenario
 from racegate.targets.common.inside.watch import Seen
 from racegate.targets.vllm.inside.conditions import penalties_of
-from racegate.targets.vllm.inside.model import Script
+from racegate.targets.vllm.inside.scripted.model import Script
 from racegate.targets.vllm.inside.truth.compare import UNTRUE_MAX, Truth
 from racegate.targets.vllm.inside.truth.course import Course, RequestStep
 from racegate.targets.vllm.inside.truth.groups import GroupTable
@@ -67,6 +67,7 @@ def two_steps() -> list[Seen]:
         (1, "accepted", {"rows": ["A"], "counts": [1], "next": [plain[0]]}),
         (1, "inputs of the drafter", {
             "tokens": [*prompt[1:], plain[0]], "positions": [0, 1, 2, 3],
+            "hidden": [[place, token] for place, token in enumerate(prompt)],
         }),
         (1, "inputs of the drafter", {"tokens": [drafts[0]], "positions": [4]}),
         (1, "drafts", {"rows": ["A"], "tokens": [drafts]}),
@@ -114,6 +115,9 @@ MISTAKES = [
     (4, "next", [0], "step 1: accepted.next of request A in row 0: 0 used, 31 true"),
     (6, "tokens", [0],
      "step 1: inputs of the drafter.tokens of request A in row 0: 0 used, 38 true"),
+    (5, "hidden", [[0, 5], [1, 6], [1, 6], [3, 8]],
+     "step 1: inputs of the drafter.hidden of request A in row 0, token 2: [1, 6] used, "
+     "[2, 7] true"),
     (7, "tokens", [[38, 0, 52]],
      "step 1: drafts.tokens 2 of request A in row 0: 0 used, 52 true"),
     (9, "at", [-1], "step 2: previous rows.at of request A in row 0: -1 used, 0 true"),

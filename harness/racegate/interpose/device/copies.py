@@ -27,6 +27,16 @@ class LateWork:
         raise NotImplementedError
 
 
+class RemadeWork:
+    """Work of a captured graph that is another at each launch. remake: makes it"""
+
+    def __init__(self, remake: Callable[[], LateWork]) -> None:
+        self.remake = remake
+
+    def __call__(self) -> None:
+        """Nothing: what it makes is to be done."""
+
+
 def is_late(work: object) -> bool:
     """Whether it waits in the queue of the device, whatever is held."""
     return work is sleep or isinstance(work, LateWork)

@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from racegate.interpose.device.copies import RemadeWork
 from racegate.interpose.device.guards import Guards
 from racegate.interpose.device.queue import Work, WorkQueue
 from racegate.interpose.device.spans import Spans
@@ -144,19 +145,22 @@ class Graphs:
                 for part in graph.parts:
                     part.run()
 
-        if any(map(self._session.queue.is_held, graph.labels)):
-            self._spread(graph, stream)
+        is_remade = any(isinstance(part.run, RemadeWork) for part in graph.parts)
+        if is_remade or any(map(self._session.queue.is_held, graph.labels)):
+            label = self._spread(graph, stream, *((reads, writes) if is_remade else ((), ())))
+            self._session.parts[label] = graph.labels
         else:
             label = self._session.issue("graph", stream, reads, writes, run)
             self._session.parts[label] = graph.labels
 
-    def _spread(self, graph: _Graph, stream: int) -> None:
-        """A replay under a hold that names a part: its parts on lanes of their own, each behind
-        what the graph puts before it, all of them behind what the stream held before.
+    def _spread(self, graph: _Graph, stream: int, reads: Ranges, writes: Ranges) -> str:
+        """A replay under a hold that names a part, or whose parts other ranks have to come to: its
+        parts on lanes of their own, each behind what the graph puts before it, all of them behind
+        what the stream held before. Returns its label.
         """
         session = self._session
         with session.lock:
-            session.issue("graph", stream, (), (), None)
+            label = session.issue("graph", stream, reads, writes, None)
             lanes = session.recorder.lanes
             outside = lanes.of(session.thread_lane(), session.stream_lane(stream))
             before = lanes.clock(outside)
@@ -170,8 +174,10 @@ class Graphs:
                     known = part.clock[lane] if lane < len(part.clock) else 0
                     join(clock, [0] * own + [known])
                 session.queue.reach(part.label)
-                session.queue.submit(part.label, inner[part.lane], part.number, clock, part.run)
+                run = part.run.remake() if isinstance(part.run, RemadeWork) else part.run
+                session.queue.submit(part.label, inner[part.lane], part.number, clock, run)
                 lanes.learn(outside, clock)
+        return label
 
     def _inside(self, number: int) -> Recorder:
         return self._graphs[number].inside

@@ -15,13 +15,13 @@ from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
 
+import msgspec
 import torch
 
 from racegate.interpose.device.calls import Calls
-from racegate.interpose.device.frames import is_program_file
+from racegate.interpose.device.copies import RemadeWork
 from racegate.interpose.device.library import CallKind, Library
 from racegate.interpose.device.session import Session
-from racegate.interpose.program import threads
 from racegate.interpose.ranks import works
 from racegate.interpose.ranks.group.collectives import GroupOperation, operations_at
 from racegate.interpose.ranks.group.kinds import GROUP
@@ -32,6 +32,7 @@ from racegate.interpose.ranks.group.messages import (
     DrainMessage,
     EndMessage,
     IssueMessage,
+    JoinAnswer,
     JoinMessage,
     NeedMessage,
     NotReadyAnswer,
@@ -50,17 +51,17 @@ from racegate.interpose.ranks.group.messages import (
 )
 from racegate.interpose.ranks.group.orders import RankOrder
 from racegate.interpose.ranks.queue import GroupWork
+from racegate.interpose.ranks.standing import (
+    is_in_group,
+    is_launching,
+    native_number,
+    only_pins,
+    rank_of_program,
+)
 from racegate.order.clocks import Clock
 from racegate.order.ranges import merged
 
 _SIGNED = ctypes.c_int64
-_DISTRIBUTED = os.path.join("", "torch", "distributed", "")
-# Of torchrun, of torch's `spawn`, and of `Process.join`.
-_LAUNCHERS = (
-    os.path.join(_DISTRIBUTED, "elastic", ""),
-    os.path.join("", "torch", "multiprocessing", "spawn.py"),
-    os.path.join("", "multiprocessing", "popen_"),
-)
 
 
 @dataclass(slots=True, eq=False)
@@ -103,6 +104,7 @@ class Rank:
         self._numbers: Counter[tuple[int, tuple[int, int], bool]] = Counter()
         self._streams: set[int] = set()
         self._nodes = 0
+        self._capture_of: Callable[[int], int] = int
         self._dismissed = _thread.allocate_lock()
         self._dismissed.acquire()
 
@@ -125,6 +127,7 @@ class Rank:
         how many there are
         """
         library.set_gpus(gpus)
+        self._capture_of = library.capture_of
         torch.set_num_threads(1)  # as torchrun does: ranks share the cores
         recorder = self._session.recorder
         calls.join_ranks(self.answer)
@@ -138,14 +141,14 @@ class Rank:
 
     def answer(self, kind: int, a: int, b: int, c: int, d: int, name: bytes) -> int:
         """A call of the virtual NCCL."""
-        if kind == CallKind.NCCL and self._session.graphs.capturing:
-            self._refuse("a collective while a CUDA graph is captured")
-        elif kind == CallKind.NCCL:
+        if kind == CallKind.NCCL:
             self._issue(self._operations(a, b))
         elif kind == CallKind.NCCL_JOIN:
             self._sizes[a] = c
-            whole = _rank_of_program(b)
-            self._send(JoinMessage(comm=a, rank=b, ranks=c, name=name.decode(), whole=whole))
+            join = JoinMessage(
+                comm=a, rank=b, ranks=c, name=name.decode(), whole=rank_of_program(b)
+            )
+            self._join(join, waits=bool(d))
         else:
             self._split(a, b, c, d)
         return 0
@@ -170,10 +173,33 @@ class Rank:
         writes = merged([one for operation in operations for one in operation.writes])
         for low, high in writes:
             session.guards.lift(low, high)
-        self._nodes += 1
         self._streams.add(stream)
-        work = GroupWork(self._nodes, tuple(operations))
-        session.issue(kind if len(operations) == 1 else GROUP, stream, reads, writes, work)
+        kind = kind if len(operations) == 1 else GROUP
+
+        def make() -> GroupWork:
+            self._nodes += 1
+            return GroupWork(self._nodes, tuple(operations))
+
+        capture = self._capture_of(stream) if session.graphs.capturing else 0
+        if not session.graphs.add(capture, kind, stream, reads, writes, RemadeWork(make)):
+            session.issue(kind, stream, reads, writes, make())
+
+    def _join(self, join: JoinMessage, *, waits: bool) -> None:
+        """The host waits until all ranks have come, as it does in NCCL."""
+        if not waits:
+            self._send(join)
+            return
+        session = self._session
+        with session.lock:
+            session.drain()
+            self._await(
+                msgspec.structs.replace(
+                    join,
+                    thread=threading.get_native_id(),
+                    stack=session.stack(),
+                    others=self._others(),
+                )
+            )
 
     def _split(self, comm: int, rank: int, said: int, told: int) -> None:
         number, colour, key = (_SIGNED * 3).from_address(said)
@@ -257,7 +283,7 @@ class Rank:
 
     # ---- waits
 
-    def _await(self, message: WaitMessage | SplitMessage) -> Down | None:
+    def _await(self, message: WaitMessage | SplitMessage | JoinMessage) -> Down | None:
         """With the lock of the session, which other threads have meanwhile."""
         lock: Any = self._session.lock
         node = message.node if isinstance(message, WaitMessage) else 0
@@ -273,9 +299,7 @@ class Rank:
 
     def _others(self) -> tuple[int, ...]:
         """The threads of Python that may do something while this one waits."""
-        return tuple(
-            _native_number(ident) for ident in self._free() if ident != _thread.get_ident()
-        )
+        return tuple(native_number(ident) for ident in self._free() if ident != _thread.get_ident())
 
     def _free(self) -> dict[int, FrameType]:
         """The threads of Python that do not wait here, nor for one that does, and where they are.
@@ -287,7 +311,7 @@ class Rank:
         return {
             ident: frame
             for ident, frame in sys._current_frames().items()
-            if ident not in hosts.ours | waiting | calling and not _only_pins(frame)
+            if ident not in hosts.ours | waiting | calling and not only_pins(frame)
         }
 
     def _wake(self, thread: int, answer: Down) -> None:
@@ -308,7 +332,7 @@ class Rank:
                     continue
                 case WhereQuery():
                     self._send(StandMessage(threads=self._standing()))
-                case NotReadyAnswer() | SplitAnswer():
+                case NotReadyAnswer() | SplitAnswer() | JoinAnswer():
                     self._wake(told.thread, told)
                 case WantMessage():
                     with self._session.lock:
@@ -334,10 +358,10 @@ class Rank:
     def _standing(self) -> dict[int, ThreadPlace]:
         stack = self._session.stack
         return {
-            _native_number(ident): ThreadPlace(
+            native_number(ident): ThreadPlace(
                 stack=stack(frame),
-                is_in_group=_is_in_group(frame),
-                is_launching=_is_launching(frame),
+                is_in_group=is_in_group(frame),
+                is_launching=is_launching(frame),
             )
             for ident, frame in self._free().items()
         }
@@ -345,48 +369,3 @@ class Rank:
     def _send(self, message: Any) -> None:
         with self._sending:
             self._wire.send(message)
-
-
-def _native_number(ident: int) -> int:
-    """Of a thread, as the kernel has it; 0 if nobody knows. The main thread has that of its
-    process, also where that was forked.
-    """
-    if ident == threading.main_thread().ident:
-        return os.getpid()
-    thread = threading._active.get(ident)  # type: ignore[attr-defined]
-    return 0 if thread is None or thread.native_id is None else int(thread.native_id)
-
-
-def _only_pins(frame: FrameType | None) -> bool:
-    """Whether a thread is one of a data loader's that moves batches to pinned memory."""
-    while frame is not None:
-        if frame.f_code.co_name == "_pin_memory_loop":
-            return True
-        frame = frame.f_back
-    return False
-
-
-def _rank_of_program(rank: int) -> int:
-    """Torch's, of all that it has; or that of whoever asks."""
-    group: Any = torch.distributed
-    return int(group.get_rank()) if group.is_initialized() else rank
-
-
-def _is_launching(frame: FrameType | None) -> bool:
-    """Whether a thread waits for processes that it has started as ranks."""
-    while frame is not None:
-        if any(name in frame.f_code.co_filename for name in _LAUNCHERS):
-            return True
-        frame = frame.f_back
-    return False
-
-
-def _is_in_group(frame: FrameType | None) -> bool:
-    """Whether a thread is in a call of torch.distributed."""
-    while frame is not None and not is_program_file(frame.f_code.co_filename):
-        name, code_name = frame.f_code.co_filename, frame.f_code.co_name
-        is_wait = name == works.__file__ or (name == threads.__file__ and code_name == "wait")
-        if is_wait or _DISTRIBUTED in name:
-            return True
-        frame = frame.f_back
-    return False

@@ -22,7 +22,19 @@ def track_works(session: Session, library: Library, streams: set[int]) -> None:
     work: Any = bindings.Work
     work.wait = _waiting(session, library, work.wait, work.is_completed)
     work.is_completed = _asking(session, library, work.is_completed)
+    for name in ("wait", "get"):
+        setattr(bindings.Store, name, _seen(getattr(bindings.Store, name)))
     bindings.ProcessGroup.shutdown = _ending(session, streams, bindings.ProcessGroup.shutdown)
+
+
+def _seen(wait: Callable[..., Any]) -> Callable[..., Any]:
+    """A wait of a store, which has no frame of its own: who looks sees that it waits for others."""
+
+    def waited(*args: Any, **kwargs: Any) -> Any:
+        return wait(*args, **kwargs)
+
+    waited.__doc__ = wait.__doc__
+    return waited
 
 
 def _asking(session: Session, library: Library, ask: Callable[..., Any]) -> Callable[..., bool]:

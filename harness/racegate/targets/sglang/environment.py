@@ -19,7 +19,7 @@ SGLANG = EnginePackage(
     module="sglang",
     sources="python",
     left_out=LEFT_OUT,
-    tried=("0.5.12.post1", "0.5.14"),
+    tried=("0.5.12.post1", "0.5.23"),
     families=("nvidia-", "flashinfer", "sglang-", "sgl-"),
     # What it imports and has from a package that is left out; and the last NumPy that makes a
     # number of an array of one element, as the interpreter of Triton 3.6 asks it to.

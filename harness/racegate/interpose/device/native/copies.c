@@ -19,11 +19,11 @@ static int batch(const struct batch *copies) {
     for (size_t i = 0; i < copies->count; i++) memmove(AT(copies->to[i]), AT(copies->from[i]), copies->sizes[i]);
     return OK;
 }
-/* Attribute i is that of the copies from firsts[i] on. */
+/* Attribute i is that of the copies from firsts[i] on. The legacy default stream takes no batches. */
 static int batches(const uint64_t *to, const uint64_t *from, const size_t *sizes, size_t count,
                    const struct cudaMemcpyAttributes *attributes, const size_t *firsts, size_t attribute_count, void *stream) {
     int result = OK;
-    if (!count || !attribute_count || attribute_count > count || firsts[0]) return INVALID_VALUE;
+    if ((uintptr_t)stream < 2 || !count || !attribute_count || attribute_count > count || firsts[0]) return INVALID_VALUE;
     for (size_t i = 0; i < attribute_count && !result; i++) {
         size_t first = firsts[i], end = i + 1 < attribute_count ? firsts[i + 1] : count;
         if (first >= end || end > count) return INVALID_VALUE;

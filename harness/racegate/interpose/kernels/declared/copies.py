@@ -30,7 +30,8 @@ class CopyOperator:
         same bytes
     reads: names of arguments whose values say what is copied; is one of them on the device, a
         kernel reads it there, and copies
-    any_order: name of an argument that says, if it is true, that sources may be read at any time
+    any_order: name of an argument that says, if it is true, that sources may be read at any time,
+        but on the default stream, which takes no batches of copies
     """
 
     schema: str
@@ -57,7 +58,7 @@ class CopyOperators:
         """From now on the operator copies on the virtual device, compiled or not."""
         namespace, _, name = operator.name.partition("::")
         registered = torch.library.Library(namespace, "FRAGMENT")
-        if not hasattr(getattr(torch.ops, namespace), name):
+        if not _is_registered(operator):
             registered.define(operator.schema.partition("::")[2])
         arguments = [one.name for one in torch._C.parse_schema(operator.schema).arguments]
         kernel = partial(self._run, operator, arguments)
@@ -67,8 +68,7 @@ class CopyOperators:
 
     def add_missing(self, operator: CopyOperator) -> None:
         """The same, if nobody has registered the operator: what is compiled calls the runtime."""
-        namespace, _, name = operator.name.partition("::")
-        if not hasattr(getattr(torch.ops, namespace), name):
+        if not _is_registered(operator):
             self.add(operator)
 
     def _run(self, operator: CopyOperator, names: list[str], *args: Any, **kwargs: Any) -> None:
@@ -83,7 +83,7 @@ class CopyOperators:
         if any(one.is_cuda for one in told):
             self._launch(operator, find, told, stream)
         else:
-            is_any = bool(operator.any_order and given.get(operator.any_order))
+            is_any = bool(stream and operator.any_order and given.get(operator.any_order))
             self.calls.copy_many(find(), stream, SourceOrder.ANY if is_any else SourceOrder.STREAM)
 
     def _launch(
@@ -117,3 +117,8 @@ class CopyOperators:
         """Indices that have not landed may name any address: what lies nowhere is not touched."""
         places = map(self.session.spans.place, (copy.to, copy.source))
         return Place.PAGEABLE not in places
+
+
+def _is_registered(operator: CopyOperator) -> bool:
+    """With torch itself: `torch.ops` may have names for operators that an engine lacks."""
+    return bool(torch._C._jit_get_schemas_for_operator(operator.name))

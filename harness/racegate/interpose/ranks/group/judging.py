@@ -13,7 +13,7 @@ from racegate.interpose.ranks.group.findings import (
 )
 from racegate.interpose.ranks.group.matching import Matching, Wait
 from racegate.interpose.ranks.group.meetings import GroupNode, Key, Meeting
-from racegate.interpose.ranks.group.messages import SplitMessage
+from racegate.interpose.ranks.group.messages import JoinMessage, SplitMessage, WaitMessage
 
 _ENDED = "has ended{how}"
 
@@ -123,7 +123,7 @@ def _deadlock(matching: Matching) -> RankFinding:
 
 
 def _keys(matching: Matching, rank: int, wait: Wait) -> list[Key]:
-    if isinstance(wait, SplitMessage):
+    if not isinstance(wait, WaitMessage):
         return []
     node = matching.meetings.nodes[rank, wait.node]
     return [meeting.key for meeting in node.meetings if not meeting.is_ready]
@@ -135,6 +135,10 @@ def _why(matching: Matching, rank: int, wait: Wait) -> str:
         lacking = ", ".join(f"rank {at}" for at in matching.meetings.lacking_split(wait))
         name = matching.meetings.name(wait.comm)
         return f"waits in the split {wait.number} of {name}, to which {lacking} has not come"
+    if isinstance(wait, JoinMessage):
+        come, ranks = len(matching.meetings.members[wait.comm]), wait.ranks
+        name = matching.meetings.name(wait.comm)
+        return f"waits until NCCL has made {name}, to which {come} of {ranks} ranks have come"
     return _waits_for(matching, matching.meetings.nodes[rank, wait.node])
 
 

@@ -18,6 +18,7 @@ from racegate.interpose.ranks.group.messages import (
     DrainMessage,
     EndMessage,
     IssueMessage,
+    JoinAnswer,
     JoinMessage,
     NeedMessage,
     NotReadyAnswer,
@@ -36,7 +37,7 @@ from racegate.interpose.ranks.group.messages import (
 from racegate.interpose.ranks.group.orders import RankOrder
 
 QUERIES_MAX = 200  # answered "not ready" while nobody does anything else: a loop that never ends
-Wait = WaitMessage | SplitMessage
+Wait = WaitMessage | SplitMessage | JoinMessage
 Mail = list[tuple[int, Down]]
 
 
@@ -104,6 +105,7 @@ class Matching:
             case JoinMessage():
                 state.is_member = True
                 self.meetings.join(rank, told)
+                self._join(state, told)
             case IssueMessage():
                 self._issue(self.meetings.issue(rank, told))
             case PostMessage():
@@ -180,6 +182,18 @@ class Matching:
                 del state.waits[thread]
         self._tell(node.rank, ResultMessage(node=node.number, data=data))
 
+    def _join(self, state: RankState, told: JoinMessage) -> None:
+        """NCCL makes a communicator when all of its ranks have come; each waits for that."""
+        if told.thread:
+            self._wait(state, told)
+        if self.meetings.lacks_members(told.comm):
+            return
+        for rank, other in self.states.items():
+            for thread, wait in list(other.waits.items()):
+                if isinstance(wait, JoinMessage) and wait.comm == told.comm:
+                    del other.waits[thread]
+                    self._tell(rank, JoinAnswer(thread=thread))
+
     def _split(self, rank: int, told: SplitMessage) -> None:
         said = self.meetings.split(rank, told)
         for each, one in said.items():
@@ -230,7 +244,7 @@ class Matching:
         return any(map(self.meetings.lacks_members, waited))
 
     def _comms(self, rank: int, wait: Wait) -> set[int]:
-        if isinstance(wait, SplitMessage):
+        if not isinstance(wait, WaitMessage):
             return {wait.comm}
         return {meeting.key[0] for meeting in self.meetings.nodes[rank, wait.node].meetings}
 

@@ -47,9 +47,10 @@ class SeatMessage(Message, frozen=True, kw_only=True):
 
 
 class JoinMessage(Message, frozen=True, kw_only=True):
-    """A rank has made a communicator. rank, ranks: its own there; name: torch's, or none
+    """A rank makes a communicator. rank, ranks: its own there; name: torch's, or none
 
     whole: which rank of the program it is, as torch says, or as this communicator does
+    thread, stack, others: of who waits until all have come, as of a WaitMessage; thread 0: nobody
     """
 
     comm: int
@@ -57,6 +58,9 @@ class JoinMessage(Message, frozen=True, kw_only=True):
     ranks: int
     name: str
     whole: int = 0
+    thread: int = 0
+    stack: Stack = ()
+    others: tuple[int, ...] = ()
 
 
 class IssueMessage(Message, frozen=True, kw_only=True):
@@ -162,6 +166,12 @@ class NotReadyAnswer(Message, frozen=True, kw_only=True):
     thread: int
 
 
+class JoinAnswer(Message, frozen=True, kw_only=True):
+    """All ranks have come to the communicator."""
+
+    thread: int
+
+
 class SplitAnswer(Message, frozen=True, kw_only=True):
     """All have said their colour. comm, rank, ranks: of the new communicator; 0 of none"""
 
@@ -201,6 +211,7 @@ Down = (
     | WantMessage
     | ResultMessage
     | NotReadyAnswer
+    | JoinAnswer
     | SplitAnswer
     | WhereQuery
     | StopMessage

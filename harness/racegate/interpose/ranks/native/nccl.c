@@ -67,11 +67,11 @@ result_t ncclGroupEnd(void) {
 }
 
 /* ---- communicators */
-static comm_t join(uint64_t id, uint64_t rank, uint64_t ranks, const struct config *config) {
+static comm_t join(uint64_t id, uint64_t rank, uint64_t ranks, const struct config *config, int waits) {
     comm_t comm = checked(calloc(1, sizeof *comm));
     *comm = (struct communicator){id, rank, ranks, 0};
     int is_named = config && config->size >= sizeof *config && config->name;
-    vg_call(CALL_NCCL_JOIN, id, rank, ranks, 0, is_named ? config->name : "");
+    vg_call(CALL_NCCL_JOIN, id, rank, ranks, (uint64_t)waits, is_named ? config->name : "");
     return comm;
 }
 /* Of the process that asks, among all of the run, and how often it has. */
@@ -90,7 +90,7 @@ static uint64_t number_of(const unique_id *id) {
 }
 result_t ncclCommInitRankConfig(comm_t *comm, int ranks, unique_id id, int rank, struct config *config) {
     if (rank < 0 || rank >= ranks) return INVALID_ARGUMENT;
-    *comm = join(number_of(&id), (uint64_t)rank, (uint64_t)ranks, config);
+    *comm = join(number_of(&id), (uint64_t)rank, (uint64_t)ranks, config, !depth);
     return OK;
 }
 result_t ncclCommInitRank(comm_t *comm, int ranks, unique_id id, int rank) {
@@ -103,7 +103,7 @@ result_t ncclCommInitRankScalable(comm_t *comm, int ranks, int rank, int count, 
 result_t ncclCommSplit(comm_t comm, int colour, int key, comm_t *made, struct config *config) {
     uint64_t said[3] = {++comm->splits, (uint64_t)(int64_t)colour, (uint64_t)(int64_t)key}, told[3] = {0, 0, 0};
     vg_call(CALL_NCCL_SPLIT, comm->id, comm->rank, (uint64_t)(uintptr_t)said, (uint64_t)(uintptr_t)told, "ncclCommSplit");
-    *made = colour < 0 ? NULL : join(told[0], told[1], told[2], config);
+    *made = colour < 0 ? NULL : join(told[0], told[1], told[2], config, 0); /* the split has waited */
     return OK;
 }
 result_t ncclCommFinalize(comm_t comm) { (void)comm; return OK; }

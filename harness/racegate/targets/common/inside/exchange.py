@@ -19,7 +19,7 @@ def changed_function(before: CodeType, after: CodeType) -> tuple[CodeType, CodeT
     if _own_part(before) != _own_part(after):
         return None
     pairs = list(zip(_inner(before), _inner(after), strict=True))
-    differing = [pair for pair in pairs if pair[0] != pair[1]]
+    differing = [pair for pair in pairs if _work(pair[0]) != _work(pair[1])]
     if len(differing) != 1:
         return None
     ((one, other),) = differing
@@ -30,6 +30,12 @@ def _own_part(code: CodeType) -> tuple[object, ...]:
     """What a body does itself, without what it defines."""
     constants = [(type(each), each) for each in code.co_consts if not isinstance(each, CodeType)]
     return (code.co_code, code.co_names, code.co_varnames, len(_inner(code)), repr(constants))
+
+
+def _work(code: CodeType) -> tuple[object, ...]:
+    """What a function does, wherever its lines stand: an edit may take lines away above it."""
+    own = (code.co_flags, code.co_freevars, code.co_cellvars, code.co_exceptiontable)
+    return (code.co_qualname, *own, _own_part(code), *map(_work, _inner(code)))
 
 
 def _inner(code: CodeType) -> list[CodeType]:

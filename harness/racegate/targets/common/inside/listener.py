@@ -30,10 +30,16 @@ class EngineListener:
     own: where code is that works on the engine's behalf: no operation is called by its functions
     gaps: per held operation, the accesses to its bytes that came while it was held
     turns: by label the turn of the engine's loop in which it was made
+    stream_of: the current stream of the device
     """
 
-    def __init__(self, *, own: tuple[Path, ...] = ()) -> None:
+    def __init__(
+        self, *, own: tuple[Path, ...] = (), stream_of: Callable[[], int] = lambda: 0
+    ) -> None:
         self._ours = tuple(map(str, (_OURS, *own)))
+        self._stream_of = stream_of
+        self._first = 0  # the stream on which the run began
+        self._on_first: dict[str, set[bool]] = {}
         self.gaps: dict[str, list[str]] = {}
         self.turns: dict[str, int] = {}
         self._turn = 0
@@ -52,7 +58,8 @@ class EngineListener:
         """
         self._heard = heard
         self._turn = 0
-        for known in (self._counts, self.turns, self._held, self.gaps):
+        self._first = self._stream_of()
+        for known in (self._counts, self.turns, self._held, self.gaps, self._on_first):
             known.clear()
 
     def begin_turn(self, turn: int) -> None:
@@ -72,6 +79,12 @@ class EngineListener:
     def told_gaps(self) -> dict[str, tuple[str, ...]]:
         """Each gap once, in order."""
         return {held: tuple(dict.fromkeys(labels)) for held, labels in self.gaps.items()}
+
+    def streams(self) -> dict[str, list[str]]:
+        """By the name of operations without their number, on which streams they are asked for."""
+        words = {True: "the stream of the run", False: "another stream"}
+        on_first = self._on_first.items()
+        return {place: sorted(words[is_first] for is_first in on) for place, on in on_first}
 
     @property
     def digest(self) -> tuple[int, ...]:
@@ -103,6 +116,8 @@ class EngineListener:
                 break
         place = f"{kind}@{function}"
         self._counts[place] = self._counts.get(place, 0) + 1
+        if not kind.startswith(("host ", "observe ")):
+            self._on_first.setdefault(place, set()).add(self._stream_of() == self._first)
         label = f"{place}#{self._counts[place]}"
         self.turns[label] = self._turn
         return label

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import inspect
 import json
 from array import array
@@ -10,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import torch
 
 from racegate.scenario.spec import Abort, Request, Scenario
@@ -34,22 +36,49 @@ def start(folder: Path, *, model: ModelKind) -> Any:
     from sglang.srt.server_args import PortArgs, ServerArgs
 
     (folder / "config.json").write_text(json.dumps(config(model)))
-    known = {field.name for field in dataclasses.fields(ServerArgs)}
+    known = _fields_of(ServerArgs)
     given = {key: value for key, value in _arguments(folder, model).items() if key in known}
     arguments = ServerArgs(**given)
+    _publish(arguments)
     names = inspect.signature(PortArgs.__init__).parameters
     places = {n: f"ipc://{folder}/{n}" if "ipc" in n else 0 for n in names if n != "self"}
     places["nccl_port"] = _free_port()
-    ranks = {
+    ranks: dict[str, int | None] = {
         name: 0
         for name in inspect.signature(Scheduler.__init__).parameters
         if name.endswith("rank") or name == "gpu_id"
     }
-    ports = PortArgs(**places)
-    scheduler = Scheduler(server_args=arguments, port_args=ports, **{**ranks, "dp_rank": None})
+    if "dp_rank" in ranks:
+        ranks["dp_rank"] = None
+    scheduler = Scheduler(server_args=arguments, port_args=PortArgs(**places), **ranks)
     if not scheduler.enable_overlap:
         raise RuntimeError("this release does not overlap scheduling with this configuration")
     return scheduler
+
+
+def _fields_of(record: type) -> dict[str, object]:
+    """Types of the fields of a dataclass, or of a struct as newer releases have them."""
+    if dataclasses.is_dataclass(record):
+        return {field.name: field.type for field in dataclasses.fields(record)}
+    return {field.name: field.type for field in msgspec.structs.fields(record)}
+
+
+def _required_of(record: type) -> set[str]:
+    """Fields of a struct that have no default."""
+    if dataclasses.is_dataclass(record):
+        return set()
+    return {field.name for field in msgspec.structs.fields(record) if field.required}
+
+
+def _publish(arguments: Any) -> None:
+    """In releases whose parts ask the process for their arguments, as its launcher does."""
+    try:
+        context = importlib.import_module("sglang.srt.runtime_context")
+    except ImportError:
+        return
+    if hasattr(context, "SpawnRanks"):
+        ranks = context.SpawnRanks(world_rank=0, dp_rank=None, gpu_id=0)
+        context.publish(arguments, role="scheduler", ranks=ranks)
 
 
 def _arguments(folder: Path, model: ModelKind) -> dict[str, Any]:
@@ -116,9 +145,9 @@ class Driver:
         scheduler = self._scheduler
         receiver = getattr(scheduler, "request_receiver", None)
         if receiver is None:
-            scheduler.recv_requests = self._receive
+            scheduler.recv_requests = lambda *args, **kwargs: self._receive()
         else:
-            type(receiver).recv_requests = lambda _: self._receive()
+            type(receiver).recv_requests = lambda *args, **kwargs: self._receive()
         channels = getattr(scheduler, "ipc_channels", scheduler)
         type(channels.send_to_detokenizer).send_output = lambda *args, **kwargs: None
         scheduler.on_idle = lambda: None
@@ -167,11 +196,11 @@ class Driver:
 
         params = SamplingParams(max_new_tokens=request.max_tokens, temperature=0.0, ignore_eos=True)
         params.normalize(None)
-        fields = {field.name: field for field in dataclasses.fields(Input)}
+        fields = _fields_of(Input)
         ids: Any = [token % VOCAB for token in request.prompt]
-        if "array" in str(fields["input_ids"].type):
+        if "array" in str(fields["input_ids"]):
             ids = array("q", ids)
-        values = {
+        values: dict[str, Any] = dict.fromkeys(_required_of(Input)) | {
             "rid": request.name,
             "input_text": "",
             "input_ids": ids,

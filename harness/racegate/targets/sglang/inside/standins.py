@@ -13,6 +13,7 @@ import inspect
 import os
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from types import ModuleType
 from typing import Any
 
@@ -64,6 +65,9 @@ def _take_plain_forms() -> None:
     from sglang.srt.layers.utils.multi_platform import MultiPlatformOp
 
     MultiPlatformOp.dispatch_forward = lambda op: op.forward_native
+    with suppress(ImportError):  # releases before it choose by that alone
+        fused: Any = importlib.import_module("sglang.kernels.fused_op")
+        fused.BaseFusedOp._resolve_forward_method = lambda op: op.forward_native
     overlap: Any = importlib.import_module("sglang.srt.managers.overlap_utils")
     plain = getattr(overlap, "_resolve_future_token_ids_native", None)
     if plain is not None:
@@ -121,14 +125,16 @@ def _allow_float32() -> None:
     """The entry to the chunked gated delta rule refuses float32, in which the models here are; its
     kernels compute it.
     """
-    import sglang.srt.layers.attention.fla.chunk as chunk
     import sglang.srt.layers.attention.linear.kernels.gdn_triton as kernels
 
-    names = list(inspect.signature(chunk.ChunkGatedDeltaRuleFunction.forward).parameters)[1:]
+    chunk: Any = sys.modules[kernels.chunk_gated_delta_rule.__module__]
+    forward = inspect.signature(chunk.ChunkGatedDeltaRuleFunction.forward)
+    _, *named = forward.parameters.values()  # the first is torch's context
+    usual = {one.name: None if one.default is one.empty else one.default for one in named}
 
     def chunk_gated_delta_rule(**given: Any) -> Any:
         given.setdefault("scale", given["k"].shape[-1] ** -0.5)
-        values = [given.pop(name, None) for name in names]
+        values = [given.pop(name, default) for name, default in usual.items()]
         given.pop("head_first", None)
         assert not given, f"not known: {', '.join(given)}"
         output, states = chunk.ChunkGatedDeltaRuleFunction.apply(*values)

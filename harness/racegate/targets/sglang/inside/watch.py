@@ -108,12 +108,22 @@ def _kept(session: Session, scheduler: Any, node: Any) -> Iterator[tuple[str, li
     cache = scheduler.token_to_kv_pool_allocator.get_kvcache()
     cache = getattr(cache, "full_kv_pool", cache)
     buffers = [*cache.k_buffer, *cache.v_buffer]
-    if node.value is not None:
-        rows = alias_of(session, node.value)
+    value, slot = _values_of(node)
+    if value is not None:
+        rows = alias_of(session, value)
         yield "attention", [alias_of(session, buffer)[rows] for buffer in buffers]
-    slot = getattr(node, "mamba_value", None)
     if slot is not None:
         states = scheduler.req_to_token_pool.mamba_pool.mamba_cache
         slots = alias_of(session, slot)
         parts = [*states.conv, states.temporal]
         yield "state", [alias_of(session, part)[:, slots] for part in parts]
+
+
+def _values_of(node: Any) -> tuple[Tensor | None, Tensor | None]:
+    """Where a node's keys and values are, and its recurrent state: of a tree of its own kind, or of
+    one that has a component for each kind of memory.
+    """
+    if not hasattr(node, "component_data"):
+        return node.value, getattr(node, "mamba_value", None)
+    by_name = {kind.name: node.component(kind).value for kind in node.component_types}
+    return by_name.get("FULL"), by_name.get("MAMBA")

@@ -1,0 +1,88 @@
+"""sglang: the prefix of a request is loaded back into pages that the round before still writes.
+
+`HiCacheController.start_loading` and the transfer engine are the release's own. What they import
+from the rest of SGLang is named and not used; the pool of the host copies with torch, where the
+release has a kernel that does the same on the same stream.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import torch
+
+from racegate.interpose import observe
+
+HOME = Path(next(iter(importlib.util.find_spec("sglang").submodule_search_locations)))
+PACKAGES = ("", "srt", "srt.managers", "srt.mem_cache", "srt.layers")
+NAMED = (
+    "srt.utils", "srt.mem_cache.hicache_storage", "srt.layers.dp_attention",
+    "srt.mem_cache.memory_pool", "srt.runtime_context", "srt.environ", "srt.mem_cache.utils",
+    "srt.mem_cache.allocator", "srt.mem_cache.pool_host",
+)  # fmt: skip
+
+
+class Named(ModuleType):
+    """A module of which every name is a class that nobody uses."""
+
+    def __getattr__(self, name: str) -> type:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return type(name, (), {})
+
+
+for name in PACKAGES:
+    package = ModuleType(f"sglang.{name}".rstrip("."))
+    package.__path__ = [str(HOME.joinpath(*filter(None, name.split("."))))]
+    sys.modules[package.__name__] = package
+for name in NAMED:
+    sys.modules[f"sglang.{name}"] = Named(f"sglang.{name}")
+sys.modules["sglang.srt.utils"].get_device_module = lambda: torch.cuda
+
+from sglang.srt.managers import cache_controller
+from sglang.srt.mem_cache.l2_transfer import L2Transfer, L2TransferEngine
+
+torch.set_num_threads(1)
+pages = torch.zeros(8, 64, device="cuda")
+host = torch.full((8, 64), 5.0).pin_memory()
+forward = torch.cuda.Stream()  # of the overlap scheduler
+torch.cuda.synchronize()
+
+
+class HostPool:
+    """The tier of the host, with one layer."""
+
+    layer_num = 1
+
+    def load_to_device_per_layer(
+        self, _pool: object, source: torch.Tensor, to: torch.Tensor, *_: object, **__: object
+    ) -> None:
+        """Copies pages on the current stream."""
+        for at, page in zip(source.tolist(), to.tolist(), strict=True):
+            pages[page].copy_(host[at], non_blocking=True)
+
+
+operation = cache_controller.CacheOperation(torch.tensor([0, 1]), torch.tensor([5, 6]), 1)
+controller = SimpleNamespace(
+    load_queue=[operation],
+    layer_done_counter=cache_controller.LayerDoneCounter(1),
+    layer_num=1,
+    l2_transfer_engine=L2TransferEngine("kernel"),
+    ack_load_queue=[],
+    load_fence_stream=forward,
+    _move_op_indices=lambda one: (one.host_indices, one.device_indices, None),
+    _l2_load_transfers=lambda source, to, _: [L2Transfer(HostPool(), None, source, to)],
+    _num_tokens_by_pool=lambda _: {},
+    _transfer_num_bytes=lambda _: 0,
+)
+with torch.cuda.stream(forward):
+    pages[5:7] = 9.0  # the round of a request that finished, and whose pages were given on
+cache_controller.HiCacheController.start_loading(controller)
+with torch.cuda.stream(forward):
+    forward.wait_event(controller.ack_load_queue[0].finish_event)
+    prefix = pages[5:7].sum()
+torch.cuda.synchronize()
+observe("prefix", prefix)

@@ -1,0 +1,129 @@
+"""A page of mutants that were judged so far, from the file that `racegate vllm mutate --keep` adds
+to: for a sample that was not finished.
+
+    python reports/vllm/kept_mutants.py reports/vllm/mutants_v1_fresh.jsonl --sample 150 --seed 2
+
+Mutants that cannot be edited in a started engine are in no figure. Writes a page beside the file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tomllib
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import msgspec
+
+Looks = tuple[str, str, str, str]  # file, scope, before, after: what a mutant is known by
+HERE = Path(__file__).parent
+# By the first word of how a mutant was noticed.
+WORDS = {"CHANGED": "a changed value", "NEW": "a new conflict", "no": "no end"}
+PAGE = """\
+# Mutants of vLLM 0.33.0 v1 none, of a seed that nobody had looked at
+
+    racegate vllm mutate --release 0.33.0 --sample {sample} --seed {seed} --keep {file} \\
+        --equivalent reports/vllm/equivalent.toml --missing reports/vllm/missing.toml
+    {command}
+
+The sample was not finished: {tried} mutants of it were judged, the first that seed {seed} draws.
+Of those that matter **{killed} of {matter} were noticed ({score:.1f} %)**. {equivalent} change
+nothing, {unedited} more could not be edited while the engine runs. What those that were missed
+lack: {lacks}. Without those that lack another configuration it is {killed} of {shown}
+({shown_score:.1f} %). Observations were chosen by the survivors of seed 0 before this sample was
+drawn, but for the streams of operations, with which those that had survived were judged again, and
+for the drafter's hidden states, which this run did not look at.
+
+| what noticed it | mutants |
+|---|---:|
+{by}
+
+## Missed
+
+| where | before | after | what would notice it |
+|---|---|---|---|
+{missed}
+"""
+
+
+class JudgedMutant(msgspec.Struct, frozen=True):
+    """What a line of the file says of a mutant. how: it was noticed"""
+
+    key: str
+    file: str
+    scope: str
+    line: int
+    before: str
+    after: str
+    fate: str
+    how: str = ""
+
+    @property
+    def looks(self) -> Looks:
+        """What entries of the lists know it by."""
+        return (self.file, self.scope, self.before, self.after)
+
+
+def main() -> None:
+    """Reads the file and writes the page."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--sample", type=int, default=150)
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args()
+    lines = given.file.read_bytes().splitlines()
+    found = [msgspec.json.decode(line, type=tuple[str, JudgedMutant])[1] for line in lines]
+    known = {one.key: one for one in found}  # the last line of a mutant counts
+    given.file.with_suffix(".md").write_text(page(list(known.values()), given))
+
+
+def _reasons(path: Path) -> dict[Looks, str]:
+    """Of the entries of a file."""
+    entries = tomllib.loads(path.read_text())["equivalent"]
+    return {
+        (one["file"], one["scope"], one["before"], one["after"]): one["reason"] for one in entries
+    }
+
+
+def page(found: Sequence[JudgedMutant], given: argparse.Namespace) -> str:
+    """The page."""
+    equivalents, missing = (_reasons(HERE / f"{name}.toml") for name in ("equivalent", "missing"))
+    judged = [one for one in found if one.fate != "unreached"]
+    survived = [one for one in judged if one.fate == "survived"]
+    missed = [one for one in survived if one.looks not in equivalents]
+    killed = [one for one in judged if one.fate == "killed"]
+    lacks = Counter(missing[one.looks].partition(":")[0] for one in missed)
+    matter = len(killed) + len(missed)
+    shown = matter - lacks["configuration"]
+    by = Counter(one.how.partition(" ")[0] for one in killed)
+    rows = sorted(missed, key=lambda one: (one.file, one.line))
+    return PAGE.format(
+        sample=given.sample,
+        seed=given.seed,
+        file=given.file,
+        command=f"python reports/vllm/kept_mutants.py {given.file} --seed {given.seed}",
+        tried=len(judged),
+        killed=len(killed),
+        matter=matter,
+        score=100 * len(killed) / matter,
+        equivalent=len(survived) - len(missed),
+        unedited=len(found) - len(judged),
+        lacks=", ".join(f"{what} ({count})" for what, count in sorted(lacks.items())),
+        shown=shown,
+        shown_score=100 * len(killed) / shown,
+        by="\n".join(f"| {WORDS[what]} | {count} |" for what, count in by.most_common()),
+        missed="\n".join(_row(one, missing[one.looks]) for one in rows),
+    )
+
+
+def _row(one: JudgedMutant, reason: str) -> str:
+    cells: Iterable[str] = (f"`{one.file}:{one.line}` {one.scope}", one.before, one.after, reason)
+    escaped = (
+        cell.replace("|", "&#124;").replace("<", "&#60;").replace("[", "&#91;") for cell in cells
+    )
+    return f"| {' | '.join(escaped)} |"
+
+
+if __name__ == "__main__":
+    main()
