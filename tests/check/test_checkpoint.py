@@ -16,6 +16,14 @@ import numpy as np
 import pytest
 
 from racegate.check.checkpoint import Checkpoint, CheckpointError
+from racegate.device.virtual.compiled import COMPILED_VARIABLE, compiled_walk
+
+
+@pytest.fixture(autouse=True, params=["in C", "in Python"])
+def walk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The walk that checkpoints are made by: both have to go back to the same."""
+    monkeypatch.setenv(COMPILED_VARIABLE, "1" if request.param == "in C" else "0")
+    assert (compiled_walk() is None) == (request.param == "in Python")
 
 
 class Plain:

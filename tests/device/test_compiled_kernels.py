@@ -31,7 +31,7 @@ from racegate.scenario.spec import OwnScenario
 from racegate_kernels.backend import EAGER, Backend
 
 CHECKERS = Checkers()
-COMPILED = compiled.compiled_backend()
+COMPILED, _ = compiled.load_compiled()
 KERNELS = set(EAGER.__slots__)  # type: ignore[attr-defined]
 
 

@@ -149,7 +149,9 @@ def test_a_position_behind_a_rows_blocks_is_observed_and_breaks_nothing() -> Non
         inputs={"positions": np.array([1, 2, 4, 900])},
         blocks=BlockRows([(2, 5)]),
     )
-    cache = np.array([[[10], [11]], [[12], [13]]])  # two blocks of two tokens
-    probe = object.__new__(RecordingProbe)
-    found = probe._entries(taken, cache, final=np.array([1000]))
-    assert found[:2, 0].tolist() == [11, 12]
+    probe: Any = object.__new__(RecordingProbe)
+    probe._engine = SimpleNamespace(block_size=2)
+    tokens, found = probe._entries(taken, np.array([1000]))
+    assert tokens.tolist() == [0, 1, 2, 3]
+    assert found[:2].tolist() == [1, 2]
+    assert max(found) < 4  # of two blocks

@@ -15,13 +15,13 @@ import numpy as np
 import pytest
 import torch
 
-from racegate.device.virtual.compiled import compiled_backend
+from racegate.device.virtual.compiled import load_compiled
 from racegate_kernels.backend import EAGER, Backend, triton_backend
 from racegate_kernels.poison import POISON_I32, poison_of
 
 pytest.importorskip("triton", reason="has wheels for Linux only")
 TRITON = triton_backend()
-COMPILED = compiled_backend()
+COMPILED, _ = load_compiled()
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 # Both sides sum in float32 in different orders. Exact quantities are compared without tolerance.

@@ -14,6 +14,7 @@ from cuda_torch import needs_cuda_torch
 from program_verdicts import finding
 from racegate.history.finding import Hazard, Race
 from racegate.targets.program.repair import (
+    from_here,
     repair_of,
     repaired_sources,
     with_edge,
@@ -144,3 +145,11 @@ def test_what_is_added_is_lines_alone_and_python_still(data: st.DataObject) -> N
     assert len(text.splitlines()) == len(left) + 3
     named = [line for line in left if line.strip() != "return returned"]
     assert [line.replace("returned =", "return") for line in named] == lines
+
+
+def test_a_relative_name_in_a_package_comes_to_an_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "__init__.py").touch()
+    monkeypatch.chdir(tmp_path)
+    assert from_here("script.py") == "script.py"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import operator
 import re
 from collections import Counter, OrderedDict, defaultdict, deque
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import is_dataclass
 from enum import Enum
 from functools import cache, partial
@@ -28,6 +28,8 @@ from typing import Any
 import msgspec
 import numpy as np
 from msgspec import inspect
+
+from racegate.device.virtual.compiled import compiled_walk
 
 # What never changes and leads nowhere.
 _CONSTANTS = (
@@ -60,42 +62,54 @@ class CheckpointError(Exception):
 class Checkpoint:
     """The state reachable from `roots` at the time of making. frozen: objects that never change.
 
+    What is many stands flat in lists: (object, name, value) of slots, (object, content) of others.
     Raises CheckpointError.
     """
 
     def __init__(self, roots: Iterable[object], *, frozen: Iterable[object] = ()) -> None:
+        # Kept, so that no identity is used again.
         self._seen: dict[int, object] = {id(item): item for item in frozen}
-        self._slots: list[tuple[object, str, object]] = []
-        self._unset: list[tuple[object, str]] = []
+        self._slots: list[Any] = []
+        self._unset: list[Any] = []
         self._fields: list[tuple[msgspec.Struct, str, object]] = []
-        self._lists: list[tuple[list[object], list[object]]] = []
-        self._dicts: list[tuple[dict[object, object], dict[object, object]]] = []
+        self._lists: list[Any] = []
+        self._dicts: list[Any] = []
+        self._mappings: list[tuple[dict[object, object], dict[object, object]]] = []
         self._sets: list[tuple[set[object], set[object]]] = []
         self._deques: list[tuple[deque[object], deque[object]]] = []
         self._arrays: list[tuple[np.ndarray, np.ndarray]] = []
         self._plain: set[type] = set()
-        pending: list[Any] = list(roots)
+        self._in_c = compiled_walk()
+        if self._in_c is None:
+            self._walk(list(roots))
+        else:
+            known = (self._seen, self._lists, self._dicts, self._slots, self._unset)
+            walk_from, _ = self._in_c
+            walk_from(list(roots), _coded_ways(), _coded_way, *known, self)
+
+    def _walk(self, pending: list[Any]) -> None:
+        """Keeps all that can be reached. `native/walk.c` does the same."""
         while pending:
             item = pending.pop()
             kind: type = type(item)
             keep = _way_to_keep(kind)
             if keep is not None and id(item) not in self._seen:
-                self._seen[id(item)] = item  # kept, so that its identity is not used again
+                self._seen[id(item)] = item
                 pending.extend(keep(self, item))
 
     def restore(self) -> None:
         """Goes back."""
-        put = object.__setattr__
-        for item, name, value in self._slots:
-            put(item, name, value)
-        for item, name in self._unset:
+        if self._in_c is None:
+            self._put_back()
+        else:
+            _, put_back = self._in_c
+            put_back(self._lists, self._dicts, self._slots)
+        for item, name in _groups(self._unset, 2):
             if hasattr(item, name):
                 object.__delattr__(item, name)
         for struct, name, value in self._fields:
             setattr(struct, name, value)
-        for items, content in self._lists:
-            items[:] = content
-        for mapping, entries in self._dicts:
+        for mapping, entries in self._mappings:
             mapping.clear()
             mapping.update(entries)
         for members, group in self._sets:
@@ -106,6 +120,17 @@ class Checkpoint:
             queue.extend(waiting)
         for array, values in self._arrays:
             array[...] = values
+
+    def _put_back(self) -> None:
+        """What is many."""
+        put = object.__setattr__
+        for item, name, value in _groups(self._slots, 3):
+            put(item, name, value)
+        for items, content in _groups(self._lists, 2):
+            items[:] = content
+        for mapping, entries in _groups(self._dicts, 2):
+            mapping.clear()
+            mapping.update(entries)
 
     def keep_array(self, item: np.ndarray) -> Iterable[object]:
         """Its values, unless it is read-only."""
@@ -118,12 +143,15 @@ class Checkpoint:
     def keep_list(self, item: list[object]) -> Iterable[object]:
         """Its members."""
         content = item.copy()
-        self._lists.append((item, content))
+        self._lists += (item, content)
         return _changing(content)
 
     def keep_dict(self, item: dict[object, object]) -> Iterable[object]:
         """Its entries."""
-        self._dicts.append((item, item.copy()))
+        if type(item) is dict:
+            self._dicts += (item, item.copy())
+        else:
+            self._mappings.append((item, item.copy()))
         return (*_changing(item.keys()), *_changing(item.values()))
 
     def keep_set(self, item: set[object]) -> Iterable[object]:
@@ -166,9 +194,9 @@ class Checkpoint:
         for name in names:
             value = _slot_value(item, name)
             if value is _MISSING:
-                self._unset.append((item, name))
+                self._unset += (item, name)
             else:
-                self._slots.append((item, name, value))
+                self._slots += (item, name, value)
                 values.append(value)
         return values
 
@@ -182,7 +210,7 @@ class Checkpoint:
 
     def _place_of(self, item: object) -> str:
         """Where something was reached from."""
-        for holder, name, value in (*self._slots, *self._fields):
+        for holder, name, value in (*_groups(self._slots, 3), *self._fields):
             if value is item:
                 return f"{type(holder).__qualname__}.{name}"
         for owner in self._seen.values():
@@ -196,6 +224,11 @@ class Checkpoint:
                 if any(value is item for value in held):
                     return f"in {self._place_of(owner)}"
         return "reached from a root"
+
+
+def _groups(flat: list[Any], size: int) -> Iterator[tuple[Any, ...]]:
+    """What stands flat in a list, so many at a time."""
+    return zip(*[iter(flat)] * size, strict=True)
 
 
 def _slot_value(item: object, name: str) -> object:
@@ -239,6 +272,34 @@ def _way_to_keep(kind: type) -> _Keep | None:
         return _WAYS[frozenset]
     way: _Keep = _WAYS.get(kind, Checkpoint.keep_object)
     return way
+
+
+# What `native/walk.c` does itself.
+_CODES: Mapping[type, int] = {list: 1, dict: 2}
+_TUPLE = 3
+_CodedWay = int | tuple[str | None, ...] | _Keep | None
+
+
+@cache
+def _coded_ways() -> dict[type, _CodedWay]:
+    """`_coded_way` of the classes that were seen."""
+    return {}
+
+
+def _coded_way(item: Any) -> _CodedWay:
+    """What the walk in C does with objects of the class of this one: None, if they never change and
+    lead nowhere; a number, where it knows the kind; the names of what it keeps of others, behind
+    that of the dictionary if there is one; or what it calls.
+    """
+    kind: type = type(item)
+    keep = _way_to_keep(kind)
+    if keep is None or kind in _CODES:
+        return keep and _CODES[kind]
+    if isinstance(item, tuple):
+        return _TUPLE
+    if keep is Checkpoint.keep_object and _is_plain(item):
+        return ("__dict__" if hasattr(item, "__dict__") else None, *_slots(kind))
+    return keep
 
 
 def _changing(members: Collection[object]) -> Collection[object]:

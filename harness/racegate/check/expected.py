@@ -10,7 +10,7 @@ import msgspec
 from racegate.oracles.stepwise import FLOAT_TOLERANCE
 from racegate.scenario.config import OptionChange, resolve
 from racegate.scenario.errors import BadInputError
-from racegate.scenario.settings import UNJUDGED, Numerics
+from racegate.scenario.settings import UNJUDGED, DrafterKind, Numerics
 from racegate.scenario.spec import OwnScenario, Request
 from racegate_reference.decoding import plain_decode, truth
 from racegate_reference.engine import ReferenceRun, run_reference
@@ -32,7 +32,7 @@ class Expected:
     reference: the run of the reference engine, which is the same under every schedule
     plain: request -> the tokens that plain decoding delivers; where drawn drafts decide them, those
         that the reference delivered
-    truth: request -> the tokens that a scripted drafter proposes from
+    truth: request -> the tokens that a scripted drafter proposes from; nothing for other drafters
     resolved: options that gave way to others
     warnings: what was changed so that the scenario can be judged
     """
@@ -54,6 +54,7 @@ def expected_of(scenario: OwnScenario, paths: Paths) -> Expected:
         raise CheckError(f"{scenario.name}: numerics {scenario.model.numerics} {UNJUDGED}")
     resolved = resolve(scenario)
     decidable, reference, notes = _decidable(resolved.scenario, paths)
+    is_scripted = decidable.engine.drafter is DrafterKind.SCRIPTED
     observations = by_rank(reference.observations, decidable.model, ranks=decidable.engine.ranks)
     return Expected(
         scenario=decidable,
@@ -62,7 +63,7 @@ def expected_of(scenario: OwnScenario, paths: Paths) -> Expected:
             request.name: _deliverable(decidable, request, reference, paths)
             for request in decidable.requests
         },
-        truth=truth(decidable, paths=paths),
+        truth=truth(decidable, paths=paths) if is_scripted else {},
         resolved=resolved.changes,
         warnings=(*(change.text for change in resolved.changes), *notes),
     )

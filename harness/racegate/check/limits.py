@@ -40,7 +40,8 @@ def limited_memory(bytes_max: int = RUN_BYTES_MAX) -> Iterator[None]:
         yield
         return
     before, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    used = int(_STATM.read_text().split()[_DATA]) * os.sysconf("SC_PAGE_SIZE")
+    with open(_STATM, "rb", buffering=0) as statm:
+        used = int(statm.read().split()[_DATA]) * os.sysconf("SC_PAGE_SIZE")
     limits = [limit for limit in (before, hard) if limit != resource.RLIM_INFINITY]
     resource.setrlimit(resource.RLIMIT_DATA, (min([used + bytes_max, *limits]), hard))
     try:

@@ -116,10 +116,11 @@ class SharedRuns:
         device = self._device
         if not self._can_go_back:
             return
+        observed = self._probe.observations()  # once, and not in every run from here
         try:
             checkpoint = Checkpoint(
                 (self._engine, device, self._probe),
-                frozen=(*self._checker.subject.constants, self._memo),
+                frozen=(*self._checker.subject.constants, *observed, self._memo),
             )
         except CheckpointError as error:
             self._can_go_back = False

@@ -76,7 +76,8 @@ def accesses_of(launch: Launch) -> list[Access]:
         assert not use.buffer.is_free, f"{launch.name} uses {use.buffer.name} after it was freed"
         mask = use.mask
         if mask is None:
-            mask = prefix_mask(use.buffer.shape[0] if use.rows is None else use.rows)
+            rows = len(use.buffer.storage.array) if use.rows is None else use.rows
+            mask = prefix_mask(rows)
         elif isinstance(mask, str):
             raise AssertionError(f"no rows were given for {mask} of {use.buffer.name}")
         if use.is_read:

@@ -19,6 +19,9 @@ from racegate.device.stepping import PathStepper, Stepper, Transition, conflict
 
 T = TypeVar("T")
 
+# In place of the one process that touches a storage; processes are never negative.
+SHARED = -1
+
 Sequence_ = tuple[Transition, ...]
 
 
@@ -255,7 +258,7 @@ class _Order:
 
     def __init__(self) -> None:
         self._steps: list[Transition] = []
-        self._shared: set[int] = set()
+        self._owners: dict[int, int] = {}  # storage -> the process that touches it, or SHARED
         self._accessed: dict[int, list[int]] = {}
         self._place: dict[tuple[int, int], int] = {}
         self.clocks: list[list[int]] = []
@@ -263,38 +266,42 @@ class _Order:
 
     def follow(self, steps: list[Transition]) -> int:
         """The next run; how many steps of it are the last one's."""
-        shared = _shared_storages(steps)
-        begin = 0
-        if shared == self._shared:
-            pairs = zip(steps, self._steps, strict=False)
-            begin = next((n for n, (a, b) in enumerate(pairs) if a != b), len(steps))
-            begin = min(begin, len(self._steps))
+        # Most of them are the same objects: to compare what they hold costs a run's time.
+        pairs = zip(steps, self._steps, strict=False)
+        begin = next((n for n, (a, b) in enumerate(pairs) if a is not b and a != b), len(steps))
+        begin = min(begin, len(self._steps))
         self._go_back(begin)
-        self._steps, self._shared = steps, shared
+        self._steps = steps
         for index in range(begin, len(steps)):
             self._add(index)
         return begin
 
     def _go_back(self, count: int) -> None:
-        """Forgets what is behind so many steps."""
+        """Forgets what is behind so many steps. A storage that was shared stays so, which costs a
+        look.
+        """
         for index in range(len(self._steps) - 1, count - 1, -1):
             step = self._steps[index]
             del self._place[step.process, step.ordinal]
             for access in step.accesses:
-                if access.storage in self._shared:
-                    self._accessed[access.storage].pop()
+                self._accessed[access.storage].pop()
         del self.clocks[count:]
         while self.races and self.races[-1][0] >= count:
             self.races.pop()
 
     def _add(self, index: int) -> None:
-        steps, clocks = self._steps, self.clocks
+        steps, clocks, owners = self._steps, self.clocks, self._owners
         step = steps[index]
         clock = [0] * len(step.clock)
         for process, count in enumerate(step.clock):
             if count > clock[process]:
                 _join(clock, clocks[self._place[process, count]])
-        for earlier in _dependent(step, steps, self._accessed):
+        shared = []
+        for access in step.accesses:
+            if owners.setdefault(access.storage, step.process) != step.process:
+                owners[access.storage] = SHARED
+                shared.append(access.storage)
+        for earlier in self._dependent(step, shared):
             first = steps[earlier]
             if clock[first.process] < first.ordinal:
                 self.races.append((index, earlier))
@@ -303,35 +310,24 @@ class _Order:
         clocks.append(clock)
         self._place[step.process, step.ordinal] = index
         for access in step.accesses:
-            if access.storage in self._shared:
-                self._accessed.setdefault(access.storage, []).append(index)
+            self._accessed.setdefault(access.storage, []).append(index)
 
+    def _dependent(self, step: Transition, shared: list[int]) -> list[int]:
+        """Earlier steps of other processes that conflict with a step, latest first.
 
-def _shared_storages(steps: list[Transition]) -> set[int]:
-    """Storages that more than one process touches."""
-    owner: dict[int, int] = {}
-    shared: set[int] = set()
-    for step in steps:
-        for access in step.accesses:
-            if owner.setdefault(access.storage, step.process) != step.process:
-                shared.add(access.storage)
-    return shared
+        shared: the storages that it touches and other processes too
+        """
+        steps = self._steps
+        candidates = {
+            index
+            for storage in shared
+            for index in self._accessed.get(storage, ())
+            if steps[index].process != step.process
+        }
+        return sorted((i for i in candidates if conflict(steps[i], step)), reverse=True)
 
 
 def _join(clock: list[int], other: list[int]) -> None:
     for i, value in enumerate(other):
         if value > clock[i]:
             clock[i] = value
-
-
-def _dependent(
-    step: Transition, steps: list[Transition], accessed: dict[int, list[int]]
-) -> list[int]:
-    """Earlier steps of other processes that conflict with a step, latest first."""
-    candidates = {
-        index
-        for access in step.accesses
-        for index in accessed.get(access.storage, ())
-        if steps[index].process != step.process
-    }
-    return sorted((i for i in candidates if conflict(steps[i], step)), reverse=True)

@@ -72,9 +72,12 @@ def missing_drafts(observations: Sequence[Observation]) -> int:
     for seen in observations:
         if seen.boundary is Boundary.SAMPLED and "drafts" in seen.values:
             # Of an engine in another process they are lists.
-            for tokens, drafts in zip(seen.values["sampled"], seen.values["drafts"], strict=True):
+            # Of an engine in another process they are lists.
+            values = (seen.values["sampled"], seen.values["drafts"])
+            listed = [x.tolist() if isinstance(x, np.ndarray) else x for x in values]
+            for tokens, drafts in zip(*listed, strict=True):
                 if tokens[0] != -1:
-                    count += sum(int(draft == -1) for draft in drafts)
+                    count += drafts.count(-1)
     return count
 
 

@@ -27,7 +27,7 @@ from racegate.targets.vllm.inside.conditions import (
     watch_conditions,
     words_of,
 )
-from racegate.targets.vllm.inside.model import VOCAB, WIDTH, Script
+from racegate.targets.vllm.inside.scripted.model import VOCAB, WIDTH, Script
 from racegate.targets.vllm.inside.watch import RunnerWatch
 from racegate.targets.vllm.wire import REQUESTS_MAX, ModelRunner, StateMode
 

@@ -13,8 +13,8 @@ from racegate.scenario.spec import Abort, Request, Scenario
 from racegate.targets.common.client import plain_of
 from racegate.targets.common.wire import Fidelity
 from racegate.targets.vllm.cell import Cell
-from racegate.targets.vllm.inside.computed import Computed, Known, give_weights
-from racegate.targets.vllm.inside.model import VOCAB, WIDTH
+from racegate.targets.vllm.inside.scripted.computed import Computed, Known, give_weights
+from racegate.targets.vllm.inside.scripted.model import VOCAB, WIDTH
 from racegate.targets.vllm.wire import ModelRunner, StateMode
 
 DRAFT_LEN = 3

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from racegate.scenario.spec import Request, Scenario
-from racegate.targets.vllm.inside.model import VOCAB, WIDTH, Script, config
+from racegate.targets.vllm.inside.scripted.model import VOCAB, WIDTH, Script, config
 from racegate.targets.vllm.wire import REQUESTS_MAX, DraftMode
 
 DRAFT_LEN = 3

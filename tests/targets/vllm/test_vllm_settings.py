@@ -11,14 +11,24 @@ import pytest
 
 from bare_session import engine_session
 from racegate.interpose.outcome import Ending
+from racegate.scenario.expect import Expect
 from racegate.scenario.files import load_for
 from racegate.targets.common.judge import unmet_expectations
 from racegate.targets.common.wire import ReleaseRun
 from racegate.targets.vllm.cell import Cell
-from racegate.targets.vllm.inside.model import config
+from racegate.targets.vllm.inside.graphs import asked_graphs
+from racegate.targets.vllm.inside.scripted.model import config
 from racegate.targets.vllm.inside.watch import RunnerWatch, watch_scheduler
 from racegate.targets.vllm.inside.watch_steps import watch_draws
-from racegate.targets.vllm.wire import DRAFTS_USUAL, LayerMode, ModelRunner, StateMode
+from racegate.targets.vllm.wire import (
+    DRAFTS_USUAL,
+    CaptureMode,
+    LayerMode,
+    ModelRunner,
+    PositionMode,
+    ProposerKind,
+    StateMode,
+)
 
 SCRIPTS = Path(__file__).parents[3] / "scenarios" / "vllm"
 
@@ -60,6 +70,41 @@ def test_what_cannot_be_expressed_is_refused_with_the_reason(
 ) -> None:
     scenario = load_for("vLLM", SCRIPTS / f"{name}.toml")
     assert cell(drafts=drafts, layers=layers).cannot_run(scenario) == reason
+
+
+def test_ngrams_need_text_that_repeats() -> None:
+    looked_up = msgspec.structs.replace(cell(), drafter=ProposerKind.NGRAM)
+    assert looked_up.settings == ("v1", "align", "ngram")
+    assert looked_up.command[-1] == "--drafter ngram"
+    repeated = load_for("vLLM", SCRIPTS / "looked_up_drafts.toml")
+    assert looked_up.impossible(repeated) == {} and looked_up.cannot_run(repeated) == ""
+    other = load_for("vLLM", SCRIPTS / "chunked_prefill.toml")
+    assert set(looked_up.impossible(other)) == {"rejections", "full_accepts"}
+    assert looked_up.cannot_run(other) == ""
+    timed = load_for("vLLM", SCRIPTS / "first_decode_in_moved_row.toml")
+    assert "timed by drafts" in looked_up.cannot_run(timed)
+
+
+def test_graphs_are_asked_for_where_they_are_expected() -> None:
+    scenario = load_for("vLLM", SCRIPTS / "rows_change_hands.toml")
+    replayed = msgspec.structs.replace(scenario, expect=Expect(graph_replays=1, padded_rows=1))
+    assert "--graphs full" in cell().cannot_run(replayed)
+    captured = msgspec.structs.replace(cell(), graphs=CaptureMode.FULL)
+    assert captured.cannot_run(replayed) == "" and captured.settings[-1] == "graphs-full"
+    assert asked_graphs(CaptureMode.NONE) == {}
+    assert asked_graphs(CaptureMode.FULL)["cudagraph_mode"] == "FULL_DECODE_ONLY"
+
+
+def test_images_need_positions_of_three_numbers() -> None:
+    scenario = load_for("vLLM", SCRIPTS / "image_positions.toml")
+    assert cell().cannot_run(scenario) == "it has images: --positions mrope"
+    other = msgspec.structs.replace(cell(), positions=PositionMode.MROPE)
+    assert other.cannot_run(scenario) == "" and other.settings[-1] == "mrope"
+    second = msgspec.structs.replace(other, runner=ModelRunner.V2)
+    assert "--drafts 0" in second.cannot_run(scenario)
+    assert msgspec.structs.replace(second, drafts=0).cannot_run(scenario) == ""
+    asked = config(positions=PositionMode.MROPE)
+    assert asked["rope_parameters"]["mrope_section"] and "rope_parameters" not in config()
 
 
 def test_a_cell_says_how_it_is_started_where_that_is_not_usual() -> None:

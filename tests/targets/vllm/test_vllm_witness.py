@@ -18,7 +18,7 @@ from racegate.history.witness import SCHEMA
 from racegate.jobs.triage import replays
 from racegate.scenario.errors import BadInputError
 from racegate.scenario.files import load_all_for, scenario_paths
-from racegate.scenario.spec import Image, Preempt, Request, Scenario
+from racegate.scenario.spec import Preempt, Request, Scenario
 from racegate.targets.common.judge import ReleaseVerdict, judge, judge_under
 from racegate.targets.common.result import wrong_lines
 from racegate.targets.common.search import Effect
@@ -224,7 +224,6 @@ def test_a_scenario_that_cannot_be_run_says_why() -> None:
         ({"temperature": 0.5}, "sampled at more than"),
         ({"grammar_modulus": 3}, "a grammar that forbids"),
         ({"stop_after": 1}, "stop token"),
-        ({"images": (Image(start=0, grid=(1, 1, 1)),)}, "has images"),
         ({"max_tokens": 512}, "longer than 512"),
     ],
 )

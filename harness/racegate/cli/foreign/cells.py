@@ -15,9 +15,11 @@ from racegate.targets.sglang.wire import ModelKind, Repair
 from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.wire import (
     DRAFTS_USUAL,
+    CaptureMode,
     DraftMode,
     LayerMode,
     ModelRunner,
+    PositionMode,
     ProposerKind,
     StateMode,
 )
@@ -45,7 +47,13 @@ def vllm_cell(
     draft_mode: Annotated[
         DraftMode, typer.Option("--draft-mode", help="Which drafts of sampled requests.")
     ] = DraftMode.GREEDY,
+    graphs: Annotated[
+        CaptureMode, typer.Option("--graphs", help="Captured before the first step.")
+    ] = CaptureMode.NONE,
     layers: Annotated[LayerMode, typer.Option("--layers", help="Of the model.")] = LayerMode.HYBRID,
+    positions: Annotated[
+        PositionMode, typer.Option("--positions", help="Of the model; mrope: three numbers each.")
+    ] = PositionMode.TEXT,
 ) -> Cell:
     """The options that say which vLLM is judged."""
     return Cell(
@@ -57,7 +65,9 @@ def vllm_cell(
         drafts=drafts,
         drafter=drafter,
         draft_mode=draft_mode,
+        graphs=graphs,
         layers=layers,
+        positions=positions,
     )
 
 

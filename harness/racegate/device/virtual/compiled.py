@@ -1,8 +1,9 @@
-"""The exact kernels in C: the same words as the eager twins, which stay the definition.
+"""What is in C for our own engine: exact kernels, the same words as the eager twins, which stay the
+definition; and the walk of checkpoints.
 
 Compiled on first use and kept, as the order of a program's events is. Where there is no compiler,
-or somebody wants none, the eager twins do all the work: a machine loses speed and nothing else.
-They do it too where the Python of a kernel is not what the C was written after: what is judged is
+or somebody wants none, Python does all the work: a machine loses speed and nothing else. The eager
+twins work too where the Python of a kernel is not what the C was written after: what is judged is
 what stands in the definition.
 """
 
@@ -12,7 +13,7 @@ import ctypes
 import hashlib
 import os
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -25,9 +26,9 @@ from racegate.order.native.errors import BadInput
 from racegate_kernels.backend import EAGER, Backend, Kernel
 
 NATIVE = Path(__file__).parent / "native"
-LIBRARY = "libracegate_kernels.so"
-SOURCE = NATIVE / "kernels.c"
-# Set to 0, nothing is compiled for the virtual device of our own engine.
+LIBRARY = "libracegate_engine.so"
+SOURCES = (NATIVE / "kernels.c", NATIVE / "walk.c")
+# Set to 0, nothing is compiled for our own engine.
 COMPILED_VARIABLE = "RACEGATE_COMPILED"
 
 # Kernels that only write to their arguments; the argument that has the shape of what the others
@@ -44,16 +45,37 @@ WRITTEN_AFTER = "ded5f52895fb490f"
 Twin = Callable[..., bool]
 
 
+# What checkpoints do in C: walk_from and put_back of `native/walk.c`.
+Walk = tuple[Callable[..., None], Callable[..., None]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    """What is in C. reason: why nothing is, if nothing is"""
+
+    backend: Backend
+    walk: Walk | None
+    reason: str
+
+
 def host_backend() -> Backend:
     """The kernels of the virtual device: in C where there are any, else the eager twins."""
-    return EAGER if os.environ.get(COMPILED_VARIABLE) == "0" else _loaded()[0]
+    return EAGER if is_refused() else _loaded().backend
+
+
+def compiled_walk() -> Walk | None:
+    """The walk of checkpoints, where it is in C."""
+    return None if is_refused() else _loaded().walk
 
 
 def why_eager() -> str:
-    """Why the eager twins do all the work; empty if those in C do theirs."""
-    if os.environ.get(COMPILED_VARIABLE) == "0":
-        return f"{COMPILED_VARIABLE}=0"
-    return _loaded()[1]
+    """Why Python does all the work; empty if C does its part."""
+    return f"{COMPILED_VARIABLE}=0" if is_refused() else _loaded().reason
+
+
+def is_refused() -> bool:
+    """Whether somebody wants nothing in C."""
+    return os.environ.get(COMPILED_VARIABLE) == "0"
 
 
 def sources_digest() -> str:
@@ -64,24 +86,29 @@ def sources_digest() -> str:
     return digest.hexdigest()[:16]
 
 
-def compiled_backend() -> Backend:
-    """The eager twins, with those in C in their places. Raises BadInput if that cannot be."""
-    headers = (*NATIVE.glob("*.h"), *ORDER.glob("*.h"))
-    library = ctypes.PyDLL(str(compiled(LIBRARY, (SOURCE,), read=(SOURCE, *headers))))
-    library.racegate_exact_kernels.restype = ctypes.py_object
+def load_compiled() -> tuple[Backend, Walk]:
+    """The eager twins, with those in C in their places, and the walk. Raises BadInput if that
+    cannot be.
+    """
+    read = (*SOURCES, *NATIVE.glob("*.h"), *ORDER.glob("*.h"))
+    library = ctypes.PyDLL(str(compiled(LIBRARY, SOURCES, read=read)))
+    for make in (library.racegate_exact_kernels, library.racegate_walk):
+        make.restype = ctypes.py_object
     twins: tuple[Twin, ...] = library.racegate_exact_kernels()
-    return replace(EAGER, **{twin.__name__: _kernel(twin) for twin in twins})
+    backend = replace(EAGER, **{twin.__name__: _kernel(twin) for twin in twins})
+    return backend, library.racegate_walk()
 
 
 @cache
-def _loaded() -> tuple[Backend, str]:
-    """The kernels, and why they are the eager twins, if they are."""
-    if sources_digest() != WRITTEN_AFTER:
-        return EAGER, "the Python of a kernel was changed since its twin in C was written"
+def _loaded() -> _Loaded:
     try:
-        return compiled_backend(), ""
+        backend, walk = load_compiled()
     except (BadInput, OSError) as error:
-        return EAGER, str(error)
+        return _Loaded(EAGER, None, str(error))
+    if sources_digest() != WRITTEN_AFTER:
+        reason = "the Python of a kernel was changed since its twin in C was written"
+        return _Loaded(EAGER, walk, reason)
+    return _Loaded(backend, walk, "")
 
 
 def _kernel(twin: Twin) -> Kernel:

@@ -168,9 +168,18 @@ def of_rows(choices: np.ndarray, index: np.ndarray, is_empty: np.ndarray) -> np.
     """
     inside = (index >= 0) & (index < choices.shape[1])
     picked: np.ndarray = choices[np.arange(len(choices)), np.where(inside, index, 0)]
-    picked[~inside] = poison_of(choices.dtype)
-    picked[is_empty] = 0
+    blanked(picked, inside, is_empty)
     return picked
+
+
+def blanked(picked: np.ndarray, inside: np.ndarray, is_empty: np.ndarray) -> None:
+    """Poison into the rows [R, ...] that were picked from outside, zeros into those that are empty.
+    Most often there are none.
+    """
+    if not inside.all():
+        picked[~inside] = poison_of(picked.dtype)
+    if is_empty.any():
+        picked[is_empty] = 0
 
 
 def conv_at(
@@ -181,8 +190,11 @@ def conv_at(
     width: int,
 ) -> np.ndarray:
     """[R, C, W - 1]: the convolution windows at their offsets."""
-    views = [windows[:, :, i : i + width - 1] for i in range(windows.shape[2] - width + 2)]
-    return of_rows(np.stack(views, axis=1), offset, is_empty)
+    inside = (offset >= 0) & (offset <= windows.shape[2] - width + 1)
+    taps = np.where(inside, offset, 0)[:, None] + np.arange(width - 1)
+    picked = windows[np.arange(len(windows))[:, None], :, taps].swapaxes(1, 2).copy()
+    blanked(picked, inside, is_empty)
+    return picked
 
 
 def token_windows(

@@ -41,6 +41,10 @@ from racegate.history.observe import Boundary, Observation
 from racegate.scenario.settings import CacheMode
 from racegate.scenario.spec import OwnScenario
 
+# So many observations wait for somebody who asks for them: runs that turn out to show what another
+# one showed are never asked. More would keep copies of whole caches.
+UNRESOLVED_MAX = 8
+
 
 @dataclass(slots=True)
 class _Taken:
@@ -182,9 +186,10 @@ class RecordingProbe(Probe):
         }
         detail = processed_detail(plan, scheduler, self._promises)
         self._add(plan.step, Boundary.PROCESSED, values, detail)
-        while self._snapshots and self._snapshots[0][2].is_readable:
-            self._read_snapshot()
-        self._resolve_read()
+        if len(self._unresolved) > UNRESOLVED_MAX:
+            while self._snapshots and self._snapshots[0][2].is_readable:
+                self._read_snapshot()
+            self._resolve_read()
 
     @property
     def count(self) -> int:
@@ -342,9 +347,12 @@ class RecordingProbe(Probe):
                 offset, nothing = self._column_of(kept), np.zeros(len(kept), bool)
                 values[name] = conv_at(array, offset, nothing, width=self._conv_width)
         final = self._final_computed(taken)
+        tokens, found = self._entries(taken, final)
         for name, array in raw.items():
             if name.startswith("kv.") or name == "draft_kv":
-                values[name] = self._entries(taken, array, final)
+                entries = np.zeros((len(taken.inputs["positions"]), array.shape[-1]), array.dtype)
+                entries[tokens] = as_entries(array)[found]
+                values[name] = entries
             elif name.startswith("pool."):
                 layer = name.removeprefix("pool.")
                 values[f"checkpoint.{layer}"] = self._checkpoints(taken, array, final)
@@ -365,22 +373,23 @@ class RecordingProbe(Probe):
         rejected = view.draft_lens + 1 - taken.sampled["accepted"]
         return np.where(view.discarded != 0, final, final - rejected)
 
-    def _entries(self, taken: _Taken, cache: np.ndarray, final: np.ndarray) -> np.ndarray:
-        """[T, E]: cache entries of the step's kept tokens, through the plan's block tables."""
-        view = taken.view
+    def _entries(self, taken: _Taken, final: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """[n] and [n] int64: the step's kept tokens, and where the plan's block tables have their
+        cache entries, among those of the blocks that were copied.
+        """
+        view, size = taken.view, self._engine.block_size
         positions = taken.inputs["positions"]
-        flat = cache.reshape(-1, cache.shape[-1])
-        result = np.zeros((len(positions), cache.shape[-1]), cache.dtype)
-        size = cache.shape[1]
+        tokens, found = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
         for row, entry in enumerate(view.entries):
             first, end = view.query_start[row], view.query_start[row + 1]
             place = positions[first:end]
+            kept = np.flatnonzero((place >= 0) & (place < final[row]))
+            place = place[kept]
             table = np.array(entry.blocks, np.int64)
-            column = np.clip(place // size, 0, len(table) - 1)
-            found = flat[taken.blocks.rows_of(table[column]) * size + place % size]
-            kept = (place >= 0) & (place < final[row])
-            result[first:end][kept] = found[kept]
-        return result
+            column = np.minimum(place // size, len(table) - 1)
+            tokens.append(first + kept)
+            found.append(taken.blocks.rows_of(table[column]) * size + place % size)
+        return np.concatenate(tokens), np.concatenate(found)
 
     def _checkpoints(self, taken: _Taken, pool: np.ndarray, final: np.ndarray) -> np.ndarray:
         """[R, H, P, N]: states kept at the boundaries crossed in the step."""

@@ -176,7 +176,7 @@ GPU = (
 
 # In the environment of a release of vLLM.
 VLLM = (
-    Patch(by="targets.vllm.inside.computed", owner="the model",
+    Patch(by="targets.vllm.inside.scripted.computed", owner="the model",
           attributes=("forward", "compute_logits"), why="tokens follow from what is computed"),
     Patch(by="targets.vllm.inside.hollow", owner="the model",
           attributes=("forward", "compute_logits"), why="tokens follow from the scenario alone"),

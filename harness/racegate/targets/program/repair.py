@@ -64,7 +64,7 @@ def frame_text(frame: Frame) -> str:
 
 def _from_package(path: Path) -> str:
     top = path.parent
-    while (top / "__init__.py").is_file():
+    while top != top.parent and (top / "__init__.py").is_file():
         top = top.parent
     return str(path if top == path.parent else path.relative_to(top))
 

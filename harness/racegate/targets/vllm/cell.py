@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 import msgspec
 
@@ -15,9 +16,11 @@ from racegate.targets.vllm.wire import (
     STEPS,
     TEMPERATURE_MAX,
     TOKENS_MAX,
+    CaptureMode,
     DraftMode,
     LayerMode,
     ModelRunner,
+    PositionMode,
     ProposerKind,
     StateMode,
 )
@@ -32,7 +35,7 @@ UNSEEN = {
 
 
 # What a run can be expected to exercise, by what it takes.
-_OF_DRAFTS = ("rejections", "full_accepts", "zero_draft_rows")
+_OF_DRAFTS = ("rejections", "full_accepts", "zero_draft_rows", "mrope_drifts")
 _MOVES = ("condense_moves", "reorder_moves")
 _OF_STATES = ("reorder_moves", "zeroed_blocks")
 # What is usual is not named: by field, the option of the command line and what a file's name has.
@@ -40,7 +43,9 @@ _NAMED = {
     "drafts": ("--drafts", "drafts-"),
     "drafter": ("--drafter", ""),
     "draft_mode": ("--draft-mode", ""),
+    "graphs": ("--graphs", "graphs-"),
     "layers": ("--layers", ""),
+    "positions": ("--positions", ""),
 }
 
 
@@ -48,7 +53,7 @@ class Cell(EngineCell, frozen=True, kw_only=True, tag="vllm", tag_field="of"):
     """A release of vLLM with one of its runners. fidelity: whether its model computes
 
     drafts: that a request has in a step at most, 0 for no speculation; drafter, draft_mode: what
-    proposes them, and how; layers: of the model
+    proposes them, and how; graphs: what is captured; layers, positions: of the model
     """
 
     runner: ModelRunner
@@ -57,7 +62,9 @@ class Cell(EngineCell, frozen=True, kw_only=True, tag="vllm", tag_field="of"):
     drafts: int = DRAFTS_USUAL
     drafter: ProposerKind = ProposerKind.MTP
     draft_mode: DraftMode = DraftMode.GREEDY
+    graphs: CaptureMode = CaptureMode.NONE
     layers: LayerMode = LayerMode.HYBRID
+    positions: PositionMode = PositionMode.TEXT
 
     @property
     def settings(self) -> tuple[str, ...]:
@@ -88,8 +95,10 @@ class Cell(EngineCell, frozen=True, kw_only=True, tag="vllm", tag_field="of"):
 
     def impossible(self, scenario: Scenario) -> dict[str, str]:
         most = max((max(r.accepts) for r in scenario.requests), default=0)
+        finds = self.drafter is not ProposerKind.NGRAM or repeats(scenario)
         rules = (
             (not self.drafts, _OF_DRAFTS, "there are no drafts"),
+            (not finds, _OF_DRAFTS, "no text in it repeats"),
             (most <= self.drafts, ("full_accepts",), f"no request accepts {self.drafts} drafts"),
             (self.runner is ModelRunner.V2, _MOVES, "runner V2 leaves requests in their rows"),
             (self.layers is LayerMode.ATTENTION, _OF_STATES, "there are no recurrent layers"),
@@ -119,9 +128,16 @@ class Cell(EngineCell, frozen=True, kw_only=True, tag="vllm", tag_field="of"):
         is_drawn = self.draft_mode is DraftMode.PROBABILISTIC and self.drafts
         if expect.drawn_drafts and not is_drawn:
             return "it needs drafts that are drawn: --draft-mode probabilistic"
+        has_images = any(request.images for request in scenario.requests)
+        if has_images and self.positions is PositionMode.TEXT:
+            return "it has images: --positions mrope"
+        if has_images and self.runner is ModelRunner.V2 and self.drafts:
+            return "the drafter of runner V2 has positions of one number: --drafts 0"
         is_timed = expect.rejections and (expect.reorder_moves or expect.preemptions)
-        if is_timed and not self.drafts:
+        if is_timed and "rejections" in self.impossible(scenario):
             return "what happens in it is timed by drafts, and there are none"
+        if (expect.graph_replays or expect.padded_rows) and self.graphs is CaptureMode.NONE:
+            return "it needs captured graphs: --graphs full"
         if free is not None and self.layers is LayerMode.ATTENTION:
             return "its pool is counted for recurrent layers"
         if free is not None and expect.preemptions:
@@ -143,6 +159,14 @@ class Cell(EngineCell, frozen=True, kw_only=True, tag="vllm", tag_field="of"):
         return f"request {asks[0]} is sampled, or has a grammar: --fidelity hollow"
 
 
+def repeats(scenario: Scenario) -> bool:
+    """Whether a prompt has two tokens that follow each other as in what is said behind it, so that
+    they may be looked up there.
+    """
+    pairs = (pair for request in scenario.requests for pair in pairwise(request.prompt))
+    return any((second - first) % sum(STEPS) == STEPS[0] for first, second in pairs)
+
+
 def cannot_run(scenario: Scenario) -> str:
     """Why a scenario cannot be run on vLLM here; empty if it can."""
     known = Abort | DraftLimit
@@ -156,8 +180,6 @@ def cannot_run(scenario: Scenario) -> str:
             return f"request {request.name} is sampled at more than {TEMPERATURE_MAX}"
         if request.grammar_modulus and not all(step % request.grammar_modulus for step in STEPS):
             return f"request {request.name} has a grammar that forbids what the model says"
-        if request.images:
-            return f"request {request.name} has images"
         if request.stop_after is not None or request.stop_token is not None:
             return f"request {request.name} has a stop token"
         if len(request.prompt) + request.max_tokens > TOKENS_MAX:

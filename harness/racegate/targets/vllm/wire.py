@@ -30,11 +30,13 @@ class LayerMode(StrEnum):
 
 class ProposerKind(StrEnum):
     """What proposes drafts. MTP: layers of the model's own; NGRAM: what followed the last tokens
-    before, which is looked up on the device
+    before, which is looked up on the device; EAGLE: a model of its own, given the hidden states of
+    the other
     """
 
     MTP = "mtp"
     NGRAM = "ngram"
+    EAGLE = "eagle"
 
 
 class DraftMode(StrEnum):
@@ -45,6 +47,24 @@ class DraftMode(StrEnum):
 
     GREEDY = "greedy"
     PROBABILISTIC = "probabilistic"
+
+
+class CaptureMode(StrEnum):
+    """What is captured as CUDA graphs when the engine starts. FULL: steps in which all decode
+
+    PIECEWISE: every model's forward pass but for attention, which is not run here
+    """
+
+    NONE = "none"
+    FULL = "full"
+    PIECEWISE = "piecewise"
+
+
+class PositionMode(StrEnum):
+    """How many numbers a position has. TEXT: one; MROPE: three, of which images make use"""
+
+    TEXT = "text"
+    MROPE = "mrope"
 
 
 class StateMode(StrEnum):

@@ -23,11 +23,13 @@ class EngineSession:
     """A session with its listener.
 
     kind: whether device memory can be computed on from here, or only by the GPU
+    capture_of: the number of the graph that a stream is being captured into, 0 if none
     """
 
     session: Session
     listener: EngineListener
     kind: DeviceKind = DeviceKind.VIRTUAL
+    capture_of: Callable[[int], int] = lambda stream: 0
 
     def own(self) -> AbstractContextManager[None]:
         """What the thread does inside is the device's own work."""
@@ -58,5 +60,9 @@ class EngineSession:
             with self.own(), _unseen(), torch.no_grad():
                 work(given, made)
 
-        session.issue(kind, torch._C._cuda_getCurrentRawStream(0), read, written, run)
-        session.queue.issued()
+        stream = torch._C._cuda_getCurrentRawStream(0)
+        session.drain()  # the beginning of a capture may be logged, and not be known yet
+        graph = self.capture_of(stream) if session.graphs.capturing else 0
+        if not session.graphs.add(graph, kind, stream, read, written, run):
+            session.issue(kind, stream, read, written, run)
+            session.queue.issued()

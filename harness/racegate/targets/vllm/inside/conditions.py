@@ -12,7 +12,7 @@ import torch
 
 from racegate.scenario.spec import DraftLimit, Request, Scenario
 from racegate.targets.common.wire import PENALISED
-from racegate.targets.vllm.inside.model import VOCAB
+from racegate.targets.vllm.inside.scripted.model import VOCAB
 from racegate.targets.vllm.inside.watch import RunnerWatch, name_of
 
 SORTS = 4  # of requests that are sampled, by their seeds: what follows its row is another's there

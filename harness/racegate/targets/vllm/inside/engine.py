@@ -9,6 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from racegate.interpose.outcome import DeviceKind
 from racegate.scenario.spec import Abort, Request, Scenario
 from racegate.targets.common.inside.naming import named_buffers
@@ -16,8 +18,7 @@ from racegate.targets.common.inside.serve import NotTaken
 from racegate.targets.common.inside.session import EngineSession
 from racegate.targets.common.wire import KEPT, Fidelity, Observed
 from racegate.targets.vllm.cell import Cell
-from racegate.targets.vllm.inside import plants
-from racegate.targets.vllm.inside.computed import Computed, Known, give_weights
+from racegate.targets.vllm.inside import plants, standins
 from racegate.targets.vllm.inside.conditions import (
     leave_blocks,
     limit_drafts,
@@ -27,11 +28,20 @@ from racegate.targets.vllm.inside.conditions import (
     watch_conditions,
     watch_penalties,
 )
+from racegate.targets.vllm.inside.graphs import asked_graphs, watch_replays
 from racegate.targets.vllm.inside.hollow import Hollow
 from racegate.targets.vllm.inside.kept import watch_kept, watch_outputs
 from racegate.targets.vllm.inside.layers import watch_layers
-from racegate.targets.vllm.inside.model import VOCAB, WIDTH, Script, config
 from racegate.targets.vllm.inside.sampling import watch_sampling
+from racegate.targets.vllm.inside.scripted.computed import Computed, Known, give_weights
+from racegate.targets.vllm.inside.scripted.model import (
+    VOCAB,
+    WIDTH,
+    Script,
+    config,
+    drafter_config,
+)
+from racegate.targets.vllm.inside.scripted.ngrams import NgramScript
 from racegate.targets.vllm.inside.truth.compare import Truth
 from racegate.targets.vllm.inside.watch import (
     RunnerWatch,
@@ -52,16 +62,24 @@ from racegate.targets.vllm.inside.watch_steps import (
 from racegate.targets.vllm.wire import (
     NGRAM_MAX,
     NGRAM_MIN,
+    CaptureMode,
     DraftMode,
     LayerMode,
     ModelRunner,
+    PositionMode,
     ProposerKind,
     StateMode,
 )
 
+DRAFTER = "drafter"  # the folder of its files
+NOBODY = Scenario(name="nobody", title="what is captured is for no request", requests=())
 BLOCKS_BYTES = 32 << 20
 # As vLLM calls what proposes drafts: of n-grams it schedules the one on the host synchronously.
-_METHODS = {ProposerKind.MTP: "mtp", ProposerKind.NGRAM: "ngram_gpu"}
+_METHODS = {
+    ProposerKind.MTP: "mtp",
+    ProposerKind.NGRAM: "ngram_gpu",
+    ProposerKind.EAGLE: "eagle",
+}
 
 
 def start(folder: Path, asked: Cell) -> Any:
@@ -69,14 +87,14 @@ def start(folder: Path, asked: Cell) -> Any:
     from vllm.engine.arg_utils import EngineArgs
     from vllm.v1.engine.llm_engine import LLMEngine
 
-    (folder / "config.json").write_text(json.dumps(config(asked.layers)))
+    (folder / "config.json").write_text(json.dumps(config(asked.layers, asked.positions)))
     known = inspect.signature(EngineArgs.__init__).parameters
     arguments: dict[str, Any] = {
         "model": str(folder),
         "load_format": "dummy",
         "skip_tokenizer_init": True,
-        "speculative_config": _speculation(asked) if asked.drafts else None,
-        "enforce_eager": True,
+        "speculative_config": _speculation(asked, folder) if asked.drafts else None,
+        "enforce_eager": asked.graphs is CaptureMode.NONE,
         "max_model_len": 512,
         "max_num_seqs": 4,
         "max_num_batched_tokens": 256,
@@ -87,8 +105,8 @@ def start(folder: Path, asked: Cell) -> Any:
         "async_scheduling": True,
         "attention_backend": "TRITON_ATTN",
         "gdn_prefill_backend": "triton",
-        "compilation_config": {"custom_ops": ["none"]},
-        "kernel_config": _kernels(),
+        "compilation_config": {"custom_ops": ["none"], **asked_graphs(asked.graphs)},
+        "kernel_config": standins.plain_kernels(),
     }
     given = {k: v for k, v in arguments.items() if k in known and v is not None}
     return LLMEngine.from_engine_args(EngineArgs(**given))
@@ -111,23 +129,30 @@ def state_block_of(scheduler: Any) -> int:
     return int(max(sizes, default=0))
 
 
-def check_started(engine: Any, *, runner: ModelRunner, mode: StateMode) -> None:
+def check_started(engine: Any, asked: Cell) -> None:
     """A release may know less than it is asked for and go on without: raises RuntimeError then."""
     is_second = type(runner_of(engine)).__module__.startswith("vllm.v1.worker.gpu.")
     found = ModelRunner.V2 if is_second else ModelRunner.V1
-    if found is not runner:
+    if found is not asked.runner:
         raise RuntimeError(f"this release runs the model with its runner {found.upper()}")
     config = engine.vllm_config
     if not config.scheduler_config.async_scheduling:
         raise RuntimeError("this release does not schedule speculative decoding asynchronously")
     has_prefixes = bool(config.cache_config.enable_prefix_caching)
     known = getattr(config.cache_config, "mamba_cache_mode", "all" if has_prefixes else "none")
-    if known != mode and state_block_of(engine.engine_core.engine_core.scheduler):
+    has_dimensions = bool(getattr(config.model_config, "uses_mrope", False))
+    if has_dimensions != (asked.positions is PositionMode.MROPE):
+        raise RuntimeError(
+            "this release's positions of the model have not as many numbers as asked"
+        )
+    if known != asked.mode and state_block_of(engine.engine_core.engine_core.scheduler):
         raise RuntimeError(f"this release keeps recurrent states in mode {known!r}")
 
 
-def _speculation(asked: Cell) -> dict[str, Any]:
-    """How drafts are proposed. Raises RuntimeError if the release cannot do so."""
+def _speculation(asked: Cell, folder: Path) -> dict[str, Any]:
+    """How drafts are proposed. Raises RuntimeError if the release cannot do so. folder: for the
+    files of a drafter that is a model of its own
+    """
     from vllm.config.speculative import SpeculativeConfig
 
     names = {field.name for field in dataclasses.fields(SpeculativeConfig)}
@@ -136,6 +161,10 @@ def _speculation(asked: Cell) -> dict[str, Any]:
         "num_speculative_tokens": asked.drafts,
         "attention_backend": "TRITON_ATTN",
     }
+    if asked.drafter is ProposerKind.EAGLE:
+        (folder / DRAFTER).mkdir()
+        (folder / DRAFTER / "config.json").write_text(json.dumps(drafter_config()))
+        chosen["model"] = str(folder / DRAFTER)
     if asked.drafter is ProposerKind.NGRAM:
         chosen |= {"prompt_lookup_min": NGRAM_MIN, "prompt_lookup_max": NGRAM_MAX}
     if asked.draft_mode is not DraftMode.GREEDY:
@@ -143,17 +172,6 @@ def _speculation(asked: Cell) -> dict[str, Any]:
             raise RuntimeError("this release has no probabilistic drafts")
         chosen["draft_sample_method"] = asked.draft_mode.value
     return {name: value for name, value in chosen.items() if name in names}
-
-
-def _kernels() -> dict[str, Any] | None:
-    """Plain kernels for vLLM's own operators, in releases that let one choose."""
-    import vllm.config
-
-    kernel = getattr(vllm.config, "kernel", None)
-    priority = getattr(kernel, "IrOpPriorityConfig", None)
-    if priority is None:
-        return None
-    return {"ir_op_priority": {field.name: ["native"] for field in dataclasses.fields(priority)}}
 
 
 class Driver:
@@ -167,7 +185,7 @@ class Driver:
         cache = engine.vllm_config.cache_config
         moves = getattr(cache, "mamba_cache_mode", StateMode.NONE) != StateMode.NONE
         self.groups, numbers = groups_of(scheduler, moves=moves)
-        self._draft_len, self._draft_mode = asked.drafts, asked.draft_mode
+        self._draft_len, self._asked = asked.drafts, asked
         self.watch = RunnerWatch(
             session,
             state_block=state_block_of(scheduler),
@@ -180,22 +198,44 @@ class Driver:
         self._prompts: dict[str, int] = {}
         session.listener.name_buffers(named_buffers(self.runner, plants.PACKAGE))
         self._computed: Computed | None = None
-        self._replace_models(session, asked.fidelity)
+        self._replace_models(session, asked)
         self._watch()
 
-    def _replace_models(self, session: EngineSession, fidelity: Fidelity) -> None:
+    def _replace_models(self, session: EngineSession, asked: Cell) -> None:
         hidden = self.runner.model_config.get_hidden_size()
         hollow = Hollow(session, self.watch, hidden_size=hidden, vocab=VOCAB)
-        if fidelity is Fidelity.FULL:
+        if asked.fidelity is Fidelity.FULL:
             give_weights(self.runner.model)
             self._computed = Computed(self.runner.model)
         else:
             hollow.replace(
-                self.runner.model, lambda *given: self.script.target(*given), name="model"
+                model := self.runner.get_model(),
+                lambda *given: self.script.target(*given),
+                name="model",
             )
-        if self._draft_len:
+            if asked.positions is PositionMode.MROPE:
+                model.get_mrope_input_positions = self._coordinates
+        if self._draft_len and asked.drafter is not ProposerKind.NGRAM:
             drafter = getattr(self.runner, "drafter", None) or self.runner.speculator
-            hollow.replace(drafter.model, lambda *given: self.script.draft(*given), name="drafter")
+            model = getattr(drafter.model, "unwrap", lambda: drafter.model)()
+            hollow.replace(
+                model,
+                lambda *given: self.script.draft(*given),
+                name="drafter",
+                gives=2 if asked.drafter is ProposerKind.EAGLE else 1,
+            )
+
+        if asked.graphs is not CaptureMode.NONE:
+            self._script = self._script_of(NOBODY, {}, lies=False)
+            self.runner.capture_model()
+            watch_replays(self.watch, self.runner, hollow)
+
+    def _coordinates(self, tokens: list[int], features: Any) -> tuple[Any, int]:
+        """Positions of a prompt, with the scenario's images: int64 [3, tokens], and what is added
+        to later places.
+        """
+        places, shift = self.script.coordinates_of(tokens)
+        return torch.tensor(places, dtype=torch.int64).T, -shift
 
     @property
     def script(self) -> Script:
@@ -208,7 +248,8 @@ class Driver:
         self._note_kept = watch_kept(watch, runner, self._core.scheduler)
 
         def execute_model(scheduled: Any, *args: Any, **kwargs: Any) -> Any:
-            if scheduled.total_num_scheduled_tokens:
+            watch.tokens = scheduled.total_num_scheduled_tokens
+            if watch.tokens:
                 watch.begin_step()
             scheduled.racegate_step = watch.step
             self._note_kept(scheduled)
@@ -287,7 +328,8 @@ class Driver:
         self._script = self._script_of(scenario, plain or {}, lies=plant is Observed.TOKENS)
         has_grammars = any(one.grammar_modulus for one in scenario.requests)
         drawn = frozenset(r.name for r in scenario.requests if self.script.draws(r.name))
-        self.watch.begin(plant, has_grammars=has_grammars, drawn=drawn)
+        shifted = frozenset(r.name for r in scenario.requests if r.images)
+        self.watch.begin(plant, has_grammars=has_grammars, drawn=drawn, shifted=shifted)
         self._prompts = {request.name: len(request.prompt) for request in scenario.requests}
         leave_blocks(self._core.scheduler, scenario)
         waiting = dict(enumerate(scenario.requests))
@@ -321,13 +363,18 @@ class Driver:
         self, scenario: Scenario, plain: dict[str, tuple[int, ...]], *, lies: bool
     ) -> Script:
         device = "cuda" if self._session.kind is DeviceKind.CUDA else "cpu"
+        asked = self._asked
+        if asked.drafter is ProposerKind.NGRAM and asked.drafts:
+            return NgramScript(
+                scenario, draft_len=asked.drafts, runner=asked.runner, lies=lies, device=device
+            )
         if self._computed is None:
             return Script(
                 scenario,
                 draft_len=self._draft_len,
                 lies=lies,
                 device=device,
-                draft_mode=self._draft_mode,
+                draft_mode=asked.draft_mode,
             )
         self._computed.begin(lies=lies)
         return Known(scenario, plain, draft_len=self._draft_len, device=device)

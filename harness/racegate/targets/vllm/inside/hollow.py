@@ -29,23 +29,36 @@ class Hollow:
         self._watch = watch
         self._hidden_size = hidden_size
         self._vocab = vocab
+        self.forwards = 0  # that the host ran, not those inside of a graph that is replayed
 
-    def replace(self, model: Any, says: Says, *, name: str) -> None:
+    def replace(self, model: Any, says: Says, *, name: str, gives: int = 1) -> None:
         """model: a module of vLLM, whose weights and states stay unused; name: of it, for what is
-        observed; says: its rule
+        observed; says: its rule; gives: how often it returns its hidden states: drafters of EAGLE
+        give them to the next pass, too
         """
-        model.forward = partial(self._forward, f"inputs of the {name}")
+        forward = partial(self._forward, f"inputs of the {name}")
+        model.forward = forward if gives == 1 else _repeated(forward, gives)
         model.compute_logits = lambda hidden, *args, **kwargs: self._logits(hidden, says)
+
+    def observe(
+        self, name: str, input_ids: Tensor, positions: Tensor, hidden: Tensor | None = None
+    ) -> None:
+        """What a model is given, and its context. name: of the observation; hidden: states that a
+        drafter is given, which say whose they are
+        """
+        tensors = {"tokens": input_ids, "positions": positions}
+        if hidden is not None:
+            tensors["hidden"] = hidden
+        self._watch.inner_look(name, tensors, {"hidden": _spoken})
+        slots, known = context_of_forward()
+        self._watch.inner_on_device(f"context of {name}", slots, **known)
 
     def _forward(
         self, name: str, input_ids: Any = None, positions: Any = None, *args: Any, **kwargs: Any
     ) -> Tensor:
-        tensors = {"tokens": input_ids, "positions": positions}
-        if kwargs.get("hidden_states") is not None:  # a drafter's, which say whose they are
-            tensors["hidden"] = kwargs["hidden_states"]
-        self._watch.inner_look(name, tensors, {"hidden": _spoken})
-        slots, known = context_of_forward()
-        self._watch.inner_on_device(f"context of {name}", slots, **known)
+        self.forwards += 1
+        if not torch.cuda.is_current_stream_capturing():
+            self.observe(name, input_ids, positions, kwargs.get("hidden_states"))
         count = positions.shape[-1]
         hidden = torch.empty((count, self._hidden_size), device="cuda")
 
@@ -80,8 +93,10 @@ def context_of_forward() -> tuple[dict[str, Tensor], dict[str, object]]:
     """What vLLM's forward context has for layers: the slots of each, as far as a release gives them
     there; which layers have metadata, and the batch that a captured graph is chosen by.
     """
-    from vllm.forward_context import get_forward_context
+    from vllm.forward_context import get_forward_context, is_forward_context_available
 
+    if not is_forward_context_available():
+        return {}, {}
     context = get_forward_context()
     slots = getattr(context, "slot_mapping", None)
     metadata = getattr(context, "attn_metadata", None)
@@ -91,3 +106,10 @@ def context_of_forward() -> tuple[dict[str, Tensor], dict[str, object]]:
         "batch": None if described is None else str(described),
     }
     return dict(slots) if isinstance(slots, dict) else {}, known
+
+
+def _repeated(forward: Callable[..., Tensor], count: int) -> Callable[..., tuple[Tensor, ...]]:
+    def call(*args: Any, **kwargs: Any) -> tuple[Tensor, ...]:
+        return (forward(*args, **kwargs),) * count
+
+    return call

@@ -44,6 +44,7 @@ from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.inside import plants, standins
 from racegate.targets.vllm.inside.engine import Driver, check_started, start
 from racegate.targets.vllm.inside.watch import find_wrong
+from racegate.targets.vllm.wire import PositionMode
 
 _OWN = Path(__file__).parents[1]
 COMPARISONS_MAX = 2  # turns before which a run is compared: who notes what the host hears is slower
@@ -70,7 +71,6 @@ class Host:
         asked: Cell,
         kind: DeviceKind,
     ) -> None:
-        runner = asked.runner
         self._memo = Memo()
         self._listener = EngineListener(
             own=(_OWN,), stream_of=lambda: torch._C._cuda_getCurrentRawStream(0)
@@ -85,13 +85,16 @@ class Host:
         self._session = self._child.session
         self._session.begin(Queue(), is_recording=False)
         enter(self._child.installed, self._child.refuse)
-        device = EngineSession(self._session, self._listener, kind)
-        self._kept = standins.prepare(device, runner=runner)
+        capture_of = self._child.installed.library.capture_of
+        device = EngineSession(self._session, self._listener, kind, capture_of)
+        self._kept = standins.prepare(device, asked)
         standins.use_cuda_platform()
         standins.fit_engine()
+        if asked.positions is PositionMode.MROPE:
+            standins.keep_dimensions()
         engine = start(folder, asked)
         self._learnt = folder / "learnt"
-        check_started(engine, runner=runner, mode=asked.mode)
+        check_started(engine, asked)
         standins.fit_started(engine)
         self._driver = Driver(engine, device, asked)
         self._is_virtual = kind is DeviceKind.VIRTUAL

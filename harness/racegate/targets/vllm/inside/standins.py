@@ -7,6 +7,7 @@ with its name.
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.metadata
 import importlib.util
 import os
@@ -22,6 +23,9 @@ import torch
 from racegate.interpose.outcome import DeviceKind
 from racegate.targets.common.inside.session import EngineSession
 from racegate.targets.common.inside.triton import answer_for_triton
+from racegate.targets.vllm.cell import Cell
+from racegate.targets.vllm.inside.absent import IMAGES, answer_for
+from racegate.targets.vllm.wire import CaptureMode, ModelRunner, PositionMode
 
 COMPILED = (
     "vllm._C",
@@ -69,10 +73,12 @@ class NotCompiled:
         raise RuntimeError(f"racegate: vLLM called {self.__name__}, a compiled operator")
 
 
-def prepare(session: EngineSession, *, runner: str) -> list[object]:
-    """Before vLLM is imported. runner: `v1` or `v2`. Returns what must live with the process."""
+def prepare(session: EngineSession, asked: Cell) -> list[object]:
+    """Before vLLM is imported. Returns what must live with the process."""
     os.environ.update(SETTINGS)
-    os.environ["VLLM_USE_V2_MODEL_RUNNER"] = "1" if runner == "v2" else "0"
+    os.environ["VLLM_USE_V2_MODEL_RUNNER"] = str(int(asked.runner is ModelRunner.V2))
+    is_piecewise = asked.graphs is CaptureMode.PIECEWISE
+    os.environ["VLLM_USE_BREAKABLE_CUDAGRAPH"] = str(int(is_piecewise))
     torch.set_num_threads(1)
     for name in COMPILED:
         sys.modules[name] = ModuleType(name)
@@ -81,36 +87,50 @@ def prepare(session: EngineSession, *, runner: str) -> list[object]:
         library.define(f"{name}(int capability) -> bool")
         library.impl(name, lambda capability: False, "CompositeExplicitAutograd")
     library.define("get_cuda_view_from_cpu_tensor(Tensor(a) cpu_tensor) -> Tensor(a)")
-    library.impl("get_cuda_view_from_cpu_tensor", _device_view(session), "CPU")
+    library.impl("get_cuda_view_from_cpu_tensor", _device_view, "CPU")
+    library.define("weak_ref_tensor(Tensor(a) tensor) -> Tensor(a)")
+    library.impl("weak_ref_tensor", _weak_reference, "CUDA")
     _name_missing_operators()
     _answer_for_the_build()
     if session.kind is DeviceKind.VIRTUAL:
         answer_for_triton()
     _answer_for_numba()
+    if asked.positions is PositionMode.MROPE:
+        answer_for(IMAGES)
     _answer_for_flash_attention()
     return [library]
 
 
-def _device_view(session: EngineSession) -> Any:
-    """Zero copy: a CUDA tensor over the bytes of a pinned one, as the device addresses them."""
+class _Bytes:
+    """The bytes of a tensor, as the device addresses them. owner: what keeps them alive, if any"""
 
-    class Bytes:
-        def __init__(self, tensor: Any) -> None:
-            self.owner = tensor
-            self.__cuda_array_interface__ = {
-                "shape": (tensor.numel() * tensor.itemsize,),
-                "typestr": "|u1",
-                "data": (tensor.data_ptr(), False),
-                "version": 2,
-            }
+    def __init__(self, tensor: Any, owner: Any) -> None:
+        self.owner = owner
+        self.__cuda_array_interface__ = {
+            "shape": (tensor.numel() * tensor.itemsize,),
+            "typestr": "|u1",
+            "data": (tensor.data_ptr(), False),
+            "version": 2,
+        }
 
-    def view(tensor: Any) -> Any:
-        if not tensor.numel():
-            return torch.empty(tensor.shape, dtype=tensor.dtype, device="cuda")
-        flat = torch.as_tensor(Bytes(tensor), device="cuda")
-        return flat.view(tensor.dtype).as_strided(tensor.size(), tensor.stride())
 
-    return view
+def _device_view(tensor: Any) -> Any:
+    """Zero copy: a CUDA tensor over the bytes of a pinned one, which it keeps."""
+    return _tensor_over(tensor, tensor)
+
+
+def _weak_reference(tensor: Any) -> Any:
+    """A tensor over the same bytes, which others may be given as soon as the other one is gone: so
+    are outputs of graphs, which share one pool.
+    """
+    return _tensor_over(tensor, None)
+
+
+def _tensor_over(tensor: Any, owner: Any) -> Any:
+    if not tensor.numel():
+        return torch.empty(tensor.shape, dtype=tensor.dtype, device="cuda")
+    flat = torch.as_tensor(_Bytes(tensor, owner), device="cuda")
+    return flat.view(tensor.dtype).as_strided(tensor.size(), tensor.stride())
 
 
 def _name_missing_operators() -> None:
@@ -273,6 +293,16 @@ def _sort_plainly() -> None:
         sampler.HAS_TRITON = False
 
 
+def keep_dimensions() -> None:
+    """A model of text alone goes back to one number for a position; this one's requests have
+    images.
+    """
+    from vllm.model_executor.models import config
+
+    plain = config.Qwen3_5ForConditionalGenerationConfig.verify_and_update_config
+    config.Qwen3_5ForCausalLMConfig.verify_and_update_config = staticmethod(plain)
+
+
 class AskedOutput(Future[Any]):
     """The output of a step, waited for by who asks for it."""
 
@@ -320,3 +350,14 @@ def _runners() -> list[Any]:
     except ImportError:
         return found
     return [*found, Second]
+
+
+def plain_kernels() -> dict[str, Any] | None:
+    """Plain kernels for vLLM's own operators, in releases that let one choose."""
+    import vllm.config
+
+    kernel = getattr(vllm.config, "kernel", None)
+    priority = getattr(kernel, "IrOpPriorityConfig", None)
+    if priority is None:
+        return None
+    return {"ir_op_priority": {field.name: ["native"] for field in dataclasses.fields(priority)}}

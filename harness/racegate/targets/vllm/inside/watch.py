@@ -44,14 +44,16 @@ class RunnerWatch(Watch):
         *,
         has_grammars: bool = False,
         drawn: frozenset[str] = frozenset(),
+        shifted: frozenset[str] = frozenset(),
     ) -> None:
         """A run begins. plant: what is made wrong in it; has_grammars: masks are observed
 
-        drawn: requests whose drafts are drawn
+        drawn: requests whose drafts are drawn; shifted: whose later positions are not their places
         """
         super().begin()
-        self.has_grammars, self.drawn = has_grammars, drawn
+        self.has_grammars, self.drawn, self.shifted = has_grammars, drawn, shifted
         self.accepted: dict[int, dict[str, int]] = {}
+        self.tokens = 0  # that the scheduler chose for the step
         self.plant = plant
 
     def group_of(self, builder: Any) -> dict[str, int]:
@@ -153,7 +155,9 @@ def watch_scheduler(watch: RunnerWatch, scheduler: Any) -> None:
         drafted = scheduled.scheduled_spec_decode_tokens
         drafts = {name_of(one): len(drafted.get(one, ())) for one in rows}
         for name, ids in tokens.items():
-            watch.counters["rejections"] += 0 < len(ids) < drafts[name] + 1
+            is_rejected = 0 < len(ids) < drafts[name] + 1
+            watch.counters["rejections"] += is_rejected
+            watch.counters["mrope_drifts"] += is_rejected and name in watch.shifted
             watch.counters["full_accepts"] += 0 < watch.draft_len == len(ids) - 1
             watch.counters["discarded_rows"] += not ids
         watch.on_host("sampled", step=scheduled.racegate_step, tokens=tokens)

@@ -163,6 +163,8 @@ def watch_drafting(watch: RunnerWatch, runner: Any, rows: Rows) -> None:
     def proposed(given: Given, made: Any) -> None:
         batch = given.get("input_batch")
         names = rows() if batch is None else [name_of(one) for one in batch.req_ids]
+        if isinstance(made, tuple):  # of n-grams, also how many were found
+            made = made[0]
         if isinstance(made, torch.Tensor):
             watch.inner_on_device("drafts", {"tokens": made[: len(names)]}, rows=names)
 
@@ -189,6 +191,7 @@ def watch_drafting(watch: RunnerWatch, runner: Any, rows: Rows) -> None:
         watch.inner_on_device("accepted", tensors, rows=names)
 
     for name, note in (("prepare_next_token_ids_padded", counted),
+                       ("update_token_ids_ngram", counted),
                        ("prepare_inputs_padded", rejected)):  # fmt: skip
         if hasattr(drafter, name):
             after(drafter, name, note)

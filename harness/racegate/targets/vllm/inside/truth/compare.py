@@ -22,6 +22,7 @@ from racegate.targets.vllm.inside.truth.values import (
     below_most,
     computed_places,
     entry,
+    has_dimensions,
     in_rows,
     listed,
     run_places,
@@ -36,6 +37,8 @@ CHOSEN = "scheduled"  # the observation of what the scheduler chose, and what fo
 UNTRUE_MAX = 20  # what follows from the first wrong value says little
 # What sampling is asked for besides a temperature and a seed, where there is a temperature.
 Penalties = Callable[[Request], dict[str, float]]
+Places = Callable[[RequestStep], Sequence[int | None]]
+Starts = Sequence[int] | None  # of each row
 _PENALTIES = ("presence_penalties", "frequency_penalties", "repetition_penalties")
 # As the same values are called where landings are judged by them.
 _WORDS = {"metadata.accepted": "accepted count", "zeroed.blocks": "blocks to zero"}
@@ -264,8 +267,7 @@ class Truth:
         self._drafted = 0
         course = self._course
         self._by_token(step, "inputs of the model.tokens", values["tokens"], course.inputs)
-        positions = values["positions"]
-        self._by_token(step, "inputs of the model.positions", positions, run_places)
+        self._positions(step, "inputs of the model.positions", values["positions"], run_places)
 
     def _drafter(self, step: int, values: Values) -> None:
         drafts, course = self._drafted or 0, self._course
@@ -275,10 +277,26 @@ class Truth:
             hidden = values.get("hidden")
             self._by_token(step, "inputs of the drafter.hidden", hidden, course.hidden)
             self._by_token(step, names[0], values["tokens"], course.drafter_inputs)
-            self._by_token(step, names[1], values["positions"], computed_places)
+            self._positions(step, names[1], values["positions"], computed_places)
             return
         self._by_row(step, names[0], values, lambda row: course.draft(row, drafts))
-        self._by_row(step, names[1], values, lambda row: below_most(row.computed + drafts - 1))
+        at = lambda row: [below_most(row.computed + drafts - 1)]  # noqa: E731
+        self._positions(step, names[1], values["positions"], at, range(len(self._rows)))
+
+    def _positions(
+        self, step: int, field: str, used: Any, places: Places, starts: Starts = None
+    ) -> None:
+        """One number a token, or three."""
+        if not has_dimensions(used):
+            self._by_token(step, field, used, places, starts=starts)
+            return
+        for axis, numbers in enumerate(used):
+            self._by_token(step, field, numbers, partial(self._along, places, axis), starts=starts)
+
+    def _along(self, places: Places, axis: int, row: RequestStep) -> list[int | None]:
+        known = [place for place in places(row) if place is not None]
+        found = self._says.coordinates_at(row.index, known)
+        return [where[axis] for where in found]
 
     def _previous(self, step: int, values: Values) -> None:
         """Which row a request had in the step before, if it got a token there."""

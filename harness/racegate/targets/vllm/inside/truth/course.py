@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from racegate.scenario.spec import Request, Scenario
+
+NO_DRAFT = -1  # what runner V1 fills up drafts with that it looks up
 
 
 class ScriptedModel(Protocol):
@@ -28,6 +30,14 @@ class ScriptedModel(Protocol):
 
     def drawn_at(self, owner: int, place: int) -> tuple[int | None, ...]:
         """All that the drafter may say for a place, behind a token of this owner."""
+        ...
+
+    def looked_up(self, index: int, known: int) -> tuple[int | None, ...] | None:
+        """Drafts of a request that has so many tokens; None: a model says them."""
+        ...
+
+    def coordinates_at(self, index: int, places: Sequence[int]) -> list[tuple[int, int, int]]:
+        """The positions of tokens of a request, in three dimensions."""
         ...
 
     def owner(self, token: int) -> int:
@@ -55,6 +65,7 @@ class RequestStep:
     known: tokens that it had, of its prompt and behind it
     accepted: tokens that it gets, 0 of a chunk of its prompt
     rejected_before: drafts of the step before that were rejected, which the host does not know yet
+    cut: drafts that were chosen, and are not run because none were found
     last: what it got in the step before; None if it was not run then
     blocks: of its memory, by group; is_new: it comes, or comes again, without drafts
     """
@@ -67,6 +78,7 @@ class RequestStep:
     known: int
     accepted: int = 0
     rejected_before: int = 0
+    cut: int = 0
     last: int | None = None
     blocks: tuple[tuple[int, ...], ...] = ()
     is_new: bool = False
@@ -134,8 +146,15 @@ class Course:
         }
         for name, row in rows.items():
             known = row.known + row.accepted
-            self._standing[name] = _Standing(row.computed, known, step, row.accepted, row.rejected)
+            rejected = row.rejected + row.cut
+            self._standing[name] = _Standing(row.computed, known, step, row.accepted, rejected)
         return rows
+
+    def _cut(self, name: str, drafts: int) -> int:
+        """Drafts that were not found, and that the runner does not run though they are chosen."""
+        found = self._drawn.get(name, ())
+        count = next((at for at, one in enumerate(found) if one == NO_DRAFT), drafts)
+        return max(0, drafts - count)
 
     def _row(self, step: int, name: str, said: Mapping[str, Any]) -> RequestStep:
         if said["known"] is not None:  # it comes, or comes again
@@ -143,12 +162,14 @@ class Course:
         else:
             standing = self._standing[name]
         is_next = standing.step == step - 1 and standing.step > 0
+        cut = self._cut(name, said["drafts"])
         row = RequestStep(
             request=name,
             index=self._requests[name][0],
             start=standing.computed,
-            tokens=said["tokens"],
-            drafts=said["drafts"],
+            tokens=said["tokens"] - cut,
+            drafts=said["drafts"] - cut,
+            cut=cut,
             known=standing.known,
             rejected_before=standing.rejected if is_next else 0,
             last=standing.accepted if is_next else None,
@@ -183,11 +204,13 @@ class Course:
         return self._says.draft_at(row.index, place)
 
     def hidden(self, row: RequestStep) -> list[list[int] | None]:
-        """What the drafter's first pass is given of the model: place and token of all that is run,
-        but for rejected drafts.
+        """What the drafter's first pass is given of the model: position and token of all that is
+        run, but for rejected drafts. Of three numbers of a position it is the first.
         """
-        placed = zip(range(row.start, row.computed), self.inputs(row), strict=False)
-        return [None if token is None else [place, token] for place, token in placed]
+        places = range(row.start, row.computed)
+        positions = [first for first, *_ in self._says.coordinates_at(row.index, places)]
+        placed = zip(positions, self.inputs(row), strict=False)
+        return [None if token is None else [position, token] for position, token in placed]
 
     def before(self, row: RequestStep) -> list[int | None]:
         """The tokens that it had behind its prompt."""
@@ -215,8 +238,11 @@ class Course:
 
     def draft(self, row: RequestStep, number: int) -> EitherToken:
         """The draft of this number, from 1 on, that is made in the step; nobody knows what comes
-        of a pass behind the last place that a request may have.
+        of a pass behind the last place that a request may have, or what is looked up of a chunk.
         """
+        found = self._says.looked_up(row.index, row.known + row.accepted)
+        if found is not None:
+            return EitherToken(found[number - 1 : number] if row.accepted else ())
         if row.computed + number - 2 >= self._most:
             return EitherToken()
         owners = [self._says.owner(one) for one in self.next_token(row) if one is not None]

@@ -78,6 +78,11 @@ def below_most(length: int) -> int | None:
     return length if length < TOKENS_MAX else None
 
 
+def has_dimensions(positions: Any) -> bool:
+    """Whether each position has three numbers, one in each list of them."""
+    return isinstance(positions, list) and bool(positions) and isinstance(positions[0], list)
+
+
 def run_places(row: RequestStep) -> list[int]:
     """Of the tokens that are run."""
     return list(range(row.start, row.end))

@@ -11,7 +11,7 @@ import torch
 
 from racegate.scenario.spec import Scenario
 from racegate.targets.common.inside.session import Tensor
-from racegate.targets.vllm.inside.model import PLACES_MAX, VOCAB, WIDTH, Script
+from racegate.targets.vllm.inside.scripted.model import PLACES_MAX, VOCAB, WIDTH, Script
 from racegate.targets.vllm.wire import REQUESTS_MAX
 
 SEED = 1

@@ -8,6 +8,7 @@ accepted counts end.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import accumulate, cycle, takewhile
 from operator import eq
 from typing import Any
@@ -15,7 +16,8 @@ from typing import Any
 import torch
 
 from racegate.scenario.spec import Scenario
-from racegate.targets.vllm.wire import REQUESTS_MAX, TOKENS_MAX, DraftMode, LayerMode
+from racegate.targets.vllm.inside.scripted.coordinates import Coordinates, coordinates, shift_of
+from racegate.targets.vllm.wire import REQUESTS_MAX, TOKENS_MAX, DraftMode, LayerMode, PositionMode
 
 WIDTH = 64
 VOCAB = 2048
@@ -23,12 +25,32 @@ PLACES_MAX = TOKENS_MAX + 8  # with drafts behind the last token; nothing is wro
 Tensor = Any  # torch is untyped here
 
 
-def config(layers: LayerMode = LayerMode.HYBRID) -> dict[str, Any]:
+_MROPE = {
+    "architectures": ["Qwen3_5ForCausalLM"],
+    "model_type": "qwen3_5_text",
+    "mtp_num_hidden_layers": 1,
+    "rope_parameters": {
+        "rope_type": "default",
+        "rope_theta": 10000.0,
+        "partial_rotary_factor": 0.25,
+        "mrope_section": [4, 2, 2],
+        "mrope_interleaved": True,
+    },
+}
+
+
+def config(
+    layers: LayerMode = LayerMode.HYBRID, positions: PositionMode = PositionMode.TEXT
+) -> dict[str, Any]:
     """A tiny model with multi-token prediction: one gated-delta layer and one of attention, or two
-    of attention.
+    of attention. With M-RoPE it is that model's successor.
     """
-    is_hybrid = layers is LayerMode.HYBRID
-    first = "linear_attention" if is_hybrid else "full_attention"
+    first = "linear_attention" if layers is LayerMode.HYBRID else "full_attention"
+    return _usual_config(first) | (_MROPE if positions is PositionMode.MROPE else {})
+
+
+def _usual_config(first: str) -> dict[str, Any]:
+    """first: the kind of the first layer"""
     return {
         "architectures": ["Qwen3NextForCausalLM"],
         "model_type": "qwen3_next",
@@ -67,6 +89,19 @@ def config(layers: LayerMode = LayerMode.HYBRID) -> dict[str, Any]:
     }
 
 
+def drafter_config() -> dict[str, Any]:
+    """A drafter of the EAGLE kind for it: one layer of attention, with weights of its own."""
+    names = ("vocab_size", "hidden_size", "intermediate_size", "num_attention_heads", "head_dim")
+    return {name: config()[name] for name in names} | {
+        "architectures": ["LlamaForCausalLM"],
+        "model_type": "llama",
+        "num_hidden_layers": 1,
+        "num_key_value_heads": 1,
+        "max_position_embeddings": 2048,
+        "torch_dtype": "float32",
+    }
+
+
 class Script:
     """What the model says in one scenario. draft_len: drafts per round; lies: its target too;
     device: where tokens are asked for; draft_mode: whether drafts of a request that is sampled are
@@ -96,6 +131,10 @@ class Script:
             ends = _ends(len(r.prompt), r.accepts, draft_len, r.max_tokens)
             wrong[index, ends] = 1
             self._wrong_places.append(frozenset(ends))
+        shifts = torch.zeros(REQUESTS_MAX, dtype=torch.int64)
+        for index, request in enumerate(scenario.requests):
+            shifts[index] = shift_of(request.images)
+        self._shifts = shifts.to(device)
         self._wrong = wrong.to(device)  # where drafts are wrong, as 1
         self._prompts = [self.prompt(index) for index in range(len(scenario.requests))]
 
@@ -152,9 +191,30 @@ class Script:
             return (said,)
         return (said, int(_token(owner, place + (place not in self._wrong_places[owner]))))
 
+    def looked_up(self, index: int, known: int) -> tuple[int | None, ...] | None:
+        """Drafts of a request that has so many tokens; None: a model says them."""
+        return None
+
     def target(self, token: Tensor, position: Tensor) -> Tensor:
         """The tokens behind these. token, position: int64 [n]; so is what is returned"""
-        return _token(token // WIDTH, position + (2 if self._lies else 1))
+        index = token // WIDTH
+        return _token(index, self._place(index, position) + (2 if self._lies else 1))
+
+    def _place(self, index: Tensor, position: Tensor) -> Tensor:
+        """Where tokens of text stand that have these positions."""
+        return position + self._shifts[index.clamp(0, REQUESTS_MAX - 1)]
+
+    def coordinates_of(self, tokens: Sequence[int]) -> tuple[list[Coordinates], int]:
+        """The positions of a prompt, with what has been said behind it, and what those of later
+        text are less than its place. Its last token says whose it is.
+        """
+        images = self.scenario.requests[self.owner(tokens[-1])].images
+        return coordinates(images, len(tokens)), shift_of(images)
+
+    def coordinates_at(self, index: int, places: Sequence[int]) -> list[Coordinates]:
+        """The positions of tokens of a request."""
+        known = coordinates(self.scenario.requests[index].images, max(places, default=0) + 1)
+        return [known[place] for place in places]
 
     def draft(self, token: Tensor, position: Tensor) -> Tensor:
         """What the drafter says follows. Its tokens stand one place behind their positions.
@@ -162,7 +222,8 @@ class Script:
         token, position: int64 [n]; returns int64 [n, 2]: the likeliest, and another where one of
         them is drawn
         """
-        index, place = token // WIDTH, position + 2
+        index = token // WIDTH
+        place = self._place(index, position) + 2
         rows, columns = index.clamp(0, REQUESTS_MAX - 1), place.clamp(0, PLACES_MAX - 1)
         wrong = self._wrong[rows, columns]
         other = torch.where(self._draws[rows], 1 - wrong, wrong)

@@ -1,0 +1,94 @@
+"""Captured graphs: how an engine is asked for them, and what is observed when one is replayed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from racegate.targets.vllm.inside.hollow import Hollow
+from racegate.targets.vllm.inside.watch import RunnerWatch
+from racegate.targets.vllm.wire import CaptureMode
+
+SIZES = (1, 2, 4, 8, 16, 32)  # tokens of a batch that is captured; others are padded to these
+_MODES = {CaptureMode.FULL: "FULL_DECODE_ONLY", CaptureMode.PIECEWISE: "PIECEWISE"}
+_MODEL, _DRAFTER = "inputs of the model", "inputs of the drafter"
+
+
+def asked_graphs(graphs: CaptureMode) -> dict[str, Any]:
+    """Of the engine's settings for compilation: nothing is compiled, whatever is captured."""
+    if graphs is CaptureMode.NONE:
+        return {}
+    return {
+        "mode": 0,
+        "cudagraph_mode": _MODES[graphs],
+        "cudagraph_capture_sizes": list(SIZES),
+        "max_cudagraph_capture_size": max(SIZES),
+    }
+
+
+def watch_replays(watch: RunnerWatch, runner: Any, hollow: Hollow) -> None:
+    """Counts steps whose forward pass is a graph, and observes what the graph is given."""
+    manager = getattr(runner, "cudagraph_manager", None)
+    if manager is None:
+        _watch_first(watch, runner, hollow)
+    else:
+        _watch_second(watch, runner, manager, hollow)
+
+
+def _watch_first(watch: RunnerWatch, runner: Any, hollow: Hollow) -> None:
+    """Its model is a wrapper that replays or runs; both are called alike."""
+    plain = runner._model_forward
+
+    @wraps(plain)
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        ran = hollow.forwards
+        made = plain(*args, **kwargs)
+        if hollow.forwards == ran:
+            given = dict(zip(("input_ids", "positions"), args, strict=False)) | kwargs
+            _noted(watch, hollow, given["input_ids"], given["positions"])
+        return made
+
+    runner._model_forward = forward
+
+
+def _watch_second(watch: RunnerWatch, runner: Any, manager: Any, hollow: Hollow) -> None:
+    """Its graphs read the buffers that every step's inputs are written to."""
+
+    def replayed(plain: Callable[..., Any], size_of: Callable[..., int]) -> Callable[..., Any]:
+        @wraps(plain)
+        def run(*args: Any, **kwargs: Any) -> Any:
+            ran = hollow.forwards
+            made = plain(*args, **kwargs)
+            if hollow.forwards == ran:
+                size, buffers = size_of(*args), runner.input_buffers
+                _noted(watch, hollow, buffers.input_ids[:size], buffers.positions[:size])
+            return made
+
+        return run
+
+    drafts = getattr(getattr(runner, "speculator", None), "prefill_cudagraph_manager", None)
+    if drafts is not None:
+        drafts.run_fullgraph = _drafting(runner.speculator, drafts.run_fullgraph, hollow)
+    manager.run_fullgraph = replayed(manager.run_fullgraph, lambda desc: desc.num_tokens)
+    manager.run_pw_graph = replayed(
+        manager.run_pw_graph, lambda model, given: len(given["input_ids"])
+    )
+
+
+def _drafting(speculator: Any, plain: Callable[..., Any], hollow: Hollow) -> Callable[..., Any]:
+    """The drafter's first pass; the graph of the others changes what it is given."""
+
+    @wraps(plain)
+    def run(desc: Any) -> Any:
+        buffers, size = speculator.input_buffers, desc.num_tokens
+        hollow.observe(_DRAFTER, buffers.input_ids[:size], buffers.positions[:size])
+        return plain(desc)
+
+    return run
+
+
+def _noted(watch: RunnerWatch, hollow: Hollow, input_ids: Any, positions: Any) -> None:
+    watch.counters["graph_replays"] += 1
+    watch.counters["padded_rows"] += input_ids.shape[0] > watch.tokens
+    hollow.observe(_MODEL, input_ids, positions)

@@ -1,0 +1,1 @@
+"""What the scripted model and its drafters say in a scenario, token by token."""
