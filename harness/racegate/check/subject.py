@@ -112,7 +112,8 @@ class Subject:
             return self._ranked(device, probe.probes, fault)
         if ranks > 1:
             return self._ranked(device, [probe] * ranks, fault)
-        parts = None if fault is None else fault.parts(self.scenario.engine.cache_mode)
+        mode = self.scenario.engine.cache_mode
+        parts = None if fault is None else fault.parts_of(mode, rank=0)
         return AsyncEngine(
             self.scenario,
             device if fault is None else fault.device(device),

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
+from typing import Protocol
 
 import numpy as np
 
@@ -20,6 +21,32 @@ from racegate.engine.state.counters import Counters
 from racegate.engine.state.setup import Setup
 from racegate.history.run import EngineResult
 from racegate.scenario.spec import OwnScenario
+
+
+class EngineRun(Protocol):
+    """What goes on step by step."""
+
+    @property
+    def is_done(self) -> bool:
+        """Whether there is nothing left to do."""
+        ...
+
+    def step(self, step: int) -> None:
+        """One iteration."""
+        ...
+
+    def result(self, steps: int) -> EngineResult:
+        """What has been delivered in so many iterations."""
+        ...
+
+
+def run_to_end(engine: EngineRun, *, steps_max: int) -> EngineResult:
+    """Step by step, until it is done or so many were made."""
+    steps = 0
+    while steps < steps_max and not engine.is_done:
+        engine.step(steps)
+        steps += 1
+    return engine.result(steps)
 
 
 class AsyncEngine:
@@ -59,11 +86,7 @@ class AsyncEngine:
 
     def run(self) -> EngineResult:
         """Runs until every request has ended and nothing is in flight, or steps_max is reached."""
-        steps = 0
-        while steps < self._scenario.steps_max and not self.is_done:
-            self.step(steps)
-            steps += 1
-        return self.result(steps)
+        return run_to_end(self, steps_max=self._scenario.steps_max)
 
     def step(self, step: int) -> None:
         """One iteration: plan and issue this step, then process the oldest one if the queue is

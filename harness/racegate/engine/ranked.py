@@ -16,7 +16,7 @@ from typing import cast
 import numpy as np
 
 from racegate.device.protocol import Device, MeetingDevice
-from racegate.engine.engine import AsyncEngine
+from racegate.engine.engine import AsyncEngine, run_to_end
 from racegate.engine.observe.probe import Probe
 from racegate.engine.observe.recording import RecordingProbe
 from racegate.engine.parts import EngineParts
@@ -75,11 +75,7 @@ class RankedEngine:
 
     def run(self) -> EngineResult:
         """Runs until every request of all ranks has ended, or steps_max is reached."""
-        steps = 0
-        while steps < self._scenario.steps_max and not self.is_done:
-            self.step(steps)
-            steps += 1
-        return self.result(steps)
+        return run_to_end(self, steps_max=self._scenario.steps_max)
 
     def step(self, step: int) -> None:
         """One iteration of each rank."""
@@ -97,11 +93,6 @@ class RankedEngine:
     def is_done(self) -> bool:
         """Whether no rank has anything left to do."""
         return all(engine.is_done for engine in self._engines)
-
-    @property
-    def frames_in_flight(self) -> int:
-        """Steps issued whose output some rank has not processed."""
-        return max(engine.frames_in_flight for engine in self._engines)
 
     def result(self, steps: int) -> EngineResult:
         """What rank 0 has delivered, as it is the one that answers."""
@@ -123,6 +114,5 @@ class RankProbes:
 
     def observations(self, *, first: int = 0) -> tuple[Observation, ...]:
         """What was observed, from the `first` on and up to where the device got."""
-        begin = first // len(self.probes)
-        beside = zip_longest(*(probe.observations(first=begin) for probe in self.probes))
-        return tuple(seen for group in beside for seen in group if seen is not None)
+        beside = zip_longest(*(probe.observations() for probe in self.probes))
+        return tuple([seen for group in beside for seen in group if seen is not None])[first:]

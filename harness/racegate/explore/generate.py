@@ -32,6 +32,7 @@ from racegate.scenario.settings import (
     Planning,
     StateLife,
     Zeroing,
+    not_spread,
 )
 from racegate.scenario.spec import OwnScenario, Request
 
@@ -78,6 +79,7 @@ def generate(pick: Pick, *, name: str) -> OwnScenario:
     engine = _with_every_block(pick, engine)
     model = _with_real_shapes(pick, model)
     engine = _with_cascade(pick, themes, model, engine)
+    engine = _with_ranks(pick, model, engine)
     requests = _with_common_prompt(themes, engine, requests)
     return OwnScenario(
         name=name,
@@ -289,6 +291,13 @@ def _with_pieces(pick: Pick, engine: EngineSpec) -> EngineSpec:
     return msgspec.structs.replace(engine, graph_mode=GraphMode.PIECEWISE)
 
 
+def _with_ranks(pick: Pick, model: ModelSpec, engine: EngineSpec) -> EngineSpec:
+    """Picked last: one of six of those that can be spread is, over two."""
+    if engine.graph_mode is not GraphMode.EAGER or not_spread(model, 2) or pick(6) < 5:
+        return engine
+    return msgspec.structs.replace(engine, ranks=2)
+
+
 _HELD = (
     "d2h:valid_count",
     "d2h:sampled",
@@ -329,7 +338,7 @@ _HELD_OF_SLOTS = (
 _POINTS_OF_SLOTS = ("update_states", "lay_out", "prepare_inputs", "process")
 
 
-def generate_holds(pick: Pick, *, layout: Layout = Layout.ROWS) -> Schedule:
+def generate_holds(pick: Pick, *, layout: Layout = Layout.ROWS, ranks: int = 1) -> Schedule:
     """Few holds of what a layout has, drawn after the scenario; none is the simplest."""
     is_rows = layout is Layout.ROWS
     held: Sequence[str] = _HELD if is_rows else _HELD_OF_SLOTS
@@ -337,6 +346,14 @@ def generate_holds(pick: Pick, *, layout: Layout = Layout.ROWS) -> Schedule:
     holds = []
     for _ in range(pick(4)):
         step = pick(STEP_LAST)
-        until = f"host:{one_of(pick, points)}@{step + pick(3)}" if pick(4) else FORCED
-        holds.append(Hold(op=f"{one_of(pick, held)}@{step}", until=until))
+        until = FORCED
+        if pick(4):
+            until = f"host:{one_of(pick, points)}{_rank(pick, ranks)}@{step + pick(3)}"
+        op = f"{one_of(pick, held)}{_rank(pick, ranks)}@{step}"
+        holds.append(Hold(op=op, until=until))
     return Schedule(holds=tuple(holds))
+
+
+def _rank(pick: Pick, ranks: int) -> str:
+    """What a name ends with where there are several."""
+    return f".rank{pick(ranks)}" if ranks > 1 else ""

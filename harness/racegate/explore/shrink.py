@@ -204,6 +204,8 @@ def _simpler_engines(engine: EngineSpec) -> list[dict[str, object]]:
         changes.append({"layout": Layout.ROWS})
     if engine.output_event is not OutputEvent.AFTER_DRAFTER:
         changes.append({"output_event": OutputEvent.AFTER_DRAFTER})
+    if engine.ranks > 1:
+        changes.append({"ranks": 1})
     if engine.draws_drafts:
         changes.append({"draft_sampling": DraftSampling.GREEDY})
     changes += _simpler_graphs(engine)

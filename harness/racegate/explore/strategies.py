@@ -24,16 +24,16 @@ def scenarios(draw: st.DrawFn) -> OwnScenario:
 
 
 @st.composite
-def holds(draw: st.DrawFn, layout: Layout = Layout.ROWS) -> Schedule:
+def holds(draw: st.DrawFn, layout: Layout = Layout.ROWS, ranks: int = 1) -> Schedule:
     """A few holds of what a layout has; the eager baseline is the simplest."""
-    return generate_holds(_picker(draw), layout=layout)
+    return generate_holds(_picker(draw), layout=layout, ranks=ranks)
 
 
 @st.composite
 def held_scenarios(draw: st.DrawFn) -> tuple[OwnScenario, Schedule]:
     """Valid scenarios, and for each a few holds of its layout."""
     scenario = draw(scenarios())
-    return scenario, draw(holds(scenario.engine.layout))
+    return scenario, draw(holds(scenario.engine.layout, scenario.engine.ranks))
 
 
 def register_profiles() -> None:

@@ -199,7 +199,8 @@ def _twice(spec: CampaignSpec, index: int, checker: Checker, fault: Fault | None
 def _drawn(spec: CampaignSpec, index: int, number: int, checker: Checker) -> Schedule:
     """The drawn schedule of that number for a scenario."""
     pick = seeded(spec.seed, index * 1_000_003 + number)
-    return generate_holds(pick, layout=checker.scenario.engine.layout)
+    engine = checker.scenario.engine
+    return generate_holds(pick, layout=engine.layout, ranks=engine.ranks)
 
 
 def _resolved(result: RunResult) -> tuple[str, ...]:

@@ -204,6 +204,26 @@ class ModelSpec(StrictStruct, frozen=True, kw_only=True):
         return bool(self.mrope_section)
 
 
+def not_spread(model: ModelSpec, ranks: int) -> dict[str, int]:
+    """What a model has a number of that ranks cannot share out evenly, by the name of its key."""
+    counts = {
+        "heads": model.heads,
+        "mlp_size": model.mlp_size,
+        "kv_heads": model.kv_head_count,
+        "key_heads": model.key_head_count,
+        "groups": model.groups,
+    }
+    # One of these all ranks have; a norm over one group would need the values of all.
+    common = {"kv_heads", "key_heads"}
+    if ModelPart.GATED_NORM not in model.parts:
+        common.add("groups")
+    return {
+        name: count
+        for name, count in counts.items()
+        if count % ranks and not (count == 1 and name in common)
+    }
+
+
 class Cascade(StrEnum):
     """on: attention goes over the common prefix of a batch once for all rows, then over the rest of
     each; off wins where drafts are verified with steps in flight (scenario/config)

@@ -16,8 +16,8 @@ from racegate.scenario.settings import (
     EngineSpec,
     GraphMode,
     Layout,
-    ModelPart,
     ModelSpec,
+    not_spread,
 )
 from racegate.scenario.spec import (
     DRAFT_LEN_MAX,
@@ -186,27 +186,12 @@ def _validate_layout(scenario: OwnScenario, require: Require) -> None:
 
 
 def _validate_ranks(scenario: OwnScenario, require: Require) -> None:
-    """Every rank has as much of what layers consist of, or all of it."""
     model, ranks = scenario.model, scenario.engine.ranks
     if ranks == 1:
         return
-    counts = {
-        "heads": model.heads,
-        "mlp_size": model.mlp_size,
-        "kv_heads": model.kv_head_count,
-        "key_heads": model.key_head_count,
-        "groups": model.groups,
-    }
-    # One of these all ranks have; a norm over one group would need the values of all.
-    common = {"kv_heads", "key_heads"}
-    if ModelPart.GATED_NORM not in model.parts:
-        common.add("groups")
-    for name, count in counts.items():
-        require(
-            count % ranks == 0 or (count == 1 and name in common),
-            f"$.model.{name}",
-            f"{count} cannot be spread over {ranks} ranks: give a multiple of that",
-        )
+    for name, count in not_spread(model, ranks).items():
+        reason = f"{count} cannot be spread over {ranks} ranks: give a multiple of that"
+        require(False, f"$.model.{name}", reason)
     require(
         scenario.engine.graph_mode is GraphMode.EAGER,
         "$.engine.graph_mode",

@@ -31,6 +31,10 @@ class Collective(NamedTuple):
     step: int
     rows: int
 
+    def is_like(self, other: Collective) -> bool:
+        """Whether the two pair."""
+        return (self.kind, self.rows) == (other.kind, other.rows)
+
     @property
     def text(self) -> str:
         """In words."""
@@ -75,7 +79,7 @@ class Communicator:
         if number == len(self._arrivals):
             self._arrivals.append(tuple(self._arrival(number, s) for s in self.streams))
         for other, issued in enumerate(self._issued):
-            if len(issued) > number and not _is_same(issued[number], collective):
+            if len(issued) > number and not collective.is_like(issued[number]):
                 raise MismatchError(
                     f"collective {number}: rank {rank} issues {collective.text}, rank {other} "
                     f"{issued[number].text}; let all ranks decide by what all of them know"
@@ -84,7 +88,8 @@ class Communicator:
 
     def _arrival(self, number: int, stream: Stream) -> Version:
         suffix = rank_suffix(stream.lane)
-        return Version(f"collective{suffix}", 1 + number, stream.index, ())
+        name = f"collective{suffix}"
+        return Version(event=name, number=number, lane=stream.index, clock=())
 
     def arrive(self, rank: int, number: int) -> None:
         """The rank has sent."""
@@ -95,10 +100,6 @@ class Communicator:
         for other, arrival in enumerate(self._arrivals[number]):
             if other != rank:
                 self._device.wait_arrival(self.streams[rank], arrival, PARTS_SENT, step=step)
-
-
-def _is_same(one: Collective, other: Collective) -> bool:
-    return (one.kind, one.rows) == (other.kind, other.rows)
 
 
 class Seat(NamedTuple):

@@ -58,7 +58,7 @@ class TensorParallel:
 
     def add(self, name: str, hidden: DeviceBuffer, shape: BatchShape) -> None:
         """An all-reduce. hidden: [T, D]; name: of the layer"""
-        collective = Collective("all_reduce", name, shape.step, shape.tokens)
+        collective = Collective(kind="all_reduce", place=name, step=shape.step, rows=shape.tokens)
         sent = self._send(collective, self._partial, self._sums)
         self._setup.kernels.launch_kernel(
             add_parts,
@@ -87,7 +87,7 @@ class TensorParallel:
             step=step,
             constants={**head, "lm_head": self._lm_head},
         )
-        collective = Collective("all_gather", "logits", step, rows)
+        collective = Collective(kind="all_gather", place="logits", step=step, rows=rows)
         sent = self._send(collective, self._part, self._gathered)
         self._setup.kernels.launch_kernel(
             join_parts,

@@ -23,14 +23,13 @@ def share(units: int, ranks: int) -> int:
 
 
 def shard_of(spec: ModelSpec, ranks: int) -> ModelSpec:
-    """The sizes of what each rank has of a model."""
+    """The heads that each rank has of a model; the size of its MLP its parameters tell."""
     return msgspec.structs.replace(
         spec,
         heads=spec.heads // ranks,
         kv_heads=share(spec.kv_head_count, ranks),
         key_heads=share(spec.key_head_count, ranks),
         groups=share(spec.groups, ranks),
-        mlp_size=spec.mlp_size // ranks,
     )
 
 
@@ -51,7 +50,7 @@ def shard_weights(
     """A rank's part of the layers' parameters, and all others as they are. weights: by name"""
     shards = dict(weights)
     for index, kind in enumerate(spec.layers):
-        rows = _rows(spec, kind) | _mlp_rows(spec)
+        rows = _rows(spec, kind)
         for name in [name for name in weights if name.startswith(f"layer.{index}.")]:
             short = name.rpartition(".")[2]
             value = weights[name]
@@ -70,11 +69,12 @@ def _rows(spec: ModelSpec, kind: LayerKind) -> dict[str, Sections]:
     """What the rows of a layer's parameters consist of, where they are cut."""
     heads, size, state = spec.heads, spec.head_size, spec.state_size
     inner = (heads, size)
+    mlp = [(spec.mlp_size, 1), (spec.mlp_size, 1)]
     if kind is LayerKind.ATTENTION:
         keys = (spec.kv_head_count, size)
         gate = [inner] if ModelPart.OUTPUT_GATE in spec.parts else []
         made: Sections = [inner, keys, keys, *gate]
-        return {"qkv_proj": made, "qkv_bias": made}
+        return {"qkv_proj": made, "qkv_bias": made, "mlp_in": mlp}
     scalars: Sections = [(heads, 1)]
     if kind is LayerKind.MAMBA2:
         group = (spec.groups, state)
@@ -93,8 +93,5 @@ def _rows(spec: ModelSpec, kind: LayerKind) -> dict[str, Sections]:
         "a_log": scalars,
         "skip": scalars,
         "gated_norm": [inner],
+        "mlp_in": mlp,
     }
-
-
-def _mlp_rows(spec: ModelSpec) -> dict[str, Sections]:
-    return {"mlp_in": [(spec.mlp_size, 1), (spec.mlp_size, 1)]} if spec.mlp_size else {}
