@@ -135,6 +135,14 @@ CASES = [
         beside=(),
     ),
     *_pair(
+        "vllm_offload",
+        "load",
+        faulty="vllm==0.14.0",
+        repaired="vllm==0.33.0",
+        public=f"{_VLLM}/pull/50696",
+        beside=(),
+    ),
+    *_pair(
         "sglang_hicache",
         faulty="sglang==0.5.18",
         repaired="sglang==0.5.19",
