@@ -135,11 +135,27 @@ CASES = [
         beside=(),
     ),
     *_pair(
+        "vllm_offload",
+        "load",
+        faulty="vllm==0.14.0",
+        repaired="vllm==0.33.0",
+        public=f"{_VLLM}/pull/50696",
+        beside=(),
+    ),
+    *_pair(
         "sglang_hicache",
         faulty="sglang==0.5.18",
         repaired="sglang==0.5.19",
         public="https://github.com/sgl-project/sglang/pull/36738",
         beside=("--no-deps",),
+    ),
+    *_pair(
+        "deepspeed_zero",
+        "device",
+        faulty="deepspeed==0.17.4",
+        repaired="deepspeed==0.17.5",
+        public="https://github.com/deepspeedai/DeepSpeed/pull/7371",
+        beside=("hjson", "ninja", "py-cpuinfo", "psutil", "msgpack", "nvidia-ml-py"),
     ),
     Case(
         "vllm_simple_offload_load-0.33.0",

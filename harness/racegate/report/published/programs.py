@@ -86,6 +86,7 @@ def upstream_page(
             ("second", race.second, _stack(race.second)),
         ],
         found=found,
+        holds=[part for hold in found.holds for part in _code(hold)],
         changes=[part for line in found.changes for part in _code(line)],
         repair=found.repair,
         command=command,
