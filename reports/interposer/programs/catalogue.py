@@ -149,6 +149,14 @@ CASES = [
         public="https://github.com/sgl-project/sglang/pull/36738",
         beside=("--no-deps",),
     ),
+    *_pair(
+        "deepspeed_zero",
+        "device",
+        faulty="deepspeed==0.17.4",
+        repaired="deepspeed==0.17.5",
+        public="https://github.com/deepspeedai/DeepSpeed/pull/7371",
+        beside=("hjson", "ninja", "py-cpuinfo", "psutil", "msgpack", "nvidia-ml-py"),
+    ),
     Case(
         "vllm_simple_offload_load-0.33.0",
         "vllm_simple_offload.py",

@@ -91,6 +91,9 @@ def test_graphs_are_asked_for_where_they_are_expected() -> None:
     assert "--graphs full" in cell().cannot_run(replayed)
     captured = msgspec.structs.replace(cell(), graphs=CaptureMode.FULL)
     assert captured.cannot_run(replayed) == "" and captured.settings[-1] == "graphs-full"
+    pieces = msgspec.structs.replace(cell(), graphs=CaptureMode.PIECEWISE)
+    assert "--drafts 0" in pieces.cannot_run(scenario)
+    assert msgspec.structs.replace(pieces, drafts=0).cannot_run(scenario) == ""
     assert asked_graphs(CaptureMode.NONE) == {}
     assert asked_graphs(CaptureMode.FULL)["cudagraph_mode"] == "FULL_DECODE_ONLY"
 

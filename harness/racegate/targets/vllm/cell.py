@@ -128,6 +128,8 @@ class Cell(EngineCell, frozen=True, kw_only=True, tag="vllm", tag_field="of"):
         is_drawn = self.draft_mode is DraftMode.PROBABILISTIC and self.drafts
         if expect.drawn_drafts and not is_drawn:
             return "it needs drafts that are drawn: --draft-mode probabilistic"
+        if self.graphs is CaptureMode.PIECEWISE and self.drafts:
+            return "passes of the drafter in graphs of pieces are not observed: --drafts 0"
         has_images = any(request.images for request in scenario.requests)
         if has_images and self.positions is PositionMode.TEXT:
             return "it has images: --positions mrope"
