@@ -23,7 +23,7 @@ from types import (
     MethodWrapperType,
     ModuleType,
 )
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -59,6 +59,11 @@ class CheckpointError(Exception):
     """State that cannot be gone back to: says where it is, of what type, and what to do."""
 
 
+T = TypeVar("T")
+# Objects of any kind, with what is kept of each behind it.
+_Flat = list[Any]
+
+
 class Checkpoint:
     """The state reachable from `roots` at the time of making. frozen: objects that never change.
 
@@ -69,11 +74,11 @@ class Checkpoint:
     def __init__(self, roots: Iterable[object], *, frozen: Iterable[object] = ()) -> None:
         # Kept, so that no identity is used again.
         self._seen: dict[int, object] = {id(item): item for item in frozen}
-        self._slots: list[Any] = []
-        self._unset: list[Any] = []
+        self._slots: _Flat = []
+        self._unset: _Flat = []
         self._fields: list[tuple[msgspec.Struct, str, object]] = []
-        self._lists: list[Any] = []
-        self._dicts: list[Any] = []
+        self._lists: _Flat = []
+        self._dicts: _Flat = []
         self._mappings: list[tuple[dict[object, object], dict[object, object]]] = []
         self._sets: list[tuple[set[object], set[object]]] = []
         self._deques: list[tuple[deque[object], deque[object]]] = []
@@ -87,7 +92,7 @@ class Checkpoint:
             walk_from, _ = self._in_c
             walk_from(list(roots), _coded_ways(), _coded_way, *known, self)
 
-    def _walk(self, pending: list[Any]) -> None:
+    def _walk(self, pending: list[object]) -> None:
         """Keeps all that can be reached. `native/walk.c` does the same."""
         while pending:
             item = pending.pop()
@@ -226,7 +231,7 @@ class Checkpoint:
         return "reached from a root"
 
 
-def _groups(flat: list[Any], size: int) -> Iterator[tuple[Any, ...]]:
+def _groups(flat: list[T], size: int) -> Iterator[tuple[T, ...]]:
     """What stands flat in a list, so many at a time."""
     return zip(*[iter(flat)] * size, strict=True)
 
@@ -286,7 +291,7 @@ def _coded_ways() -> dict[type, _CodedWay]:
     return {}
 
 
-def _coded_way(item: Any) -> _CodedWay:
+def _coded_way(item: object) -> _CodedWay:
     """What the walk in C does with objects of the class of this one: None, if they never change and
     lead nowhere; a number, where it knows the kind; the names of what it keeps of others, behind
     that of the dictionary if there is one; or what it calls.

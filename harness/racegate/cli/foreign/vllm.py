@@ -84,9 +84,7 @@ def mutate(
     """Edit the release's own source, one statement at a time, and say what its gate notices beside
     the release: 1 if one mutant survives. One engine is started, and edited in forked processes.
     """
-    for library in ("libcst", "coverage"):
-        if find_spec(library) is None:
-            fail(f"mutating the source needs {library}: pip install 'racegate[test]'")
+    _need_libraries()
     # Only here is libcst needed, and what measures the tool.
     from racegate.measure.evaluation.foreign.job import judged_elsewhere, mutate_release
     from racegate.measure.evaluation.foreign.results import ReleaseSpec
@@ -117,6 +115,12 @@ def mutate(
     if markdown is not None:
         write_text(markdown, render_release_mutants(found, _command(cell, asked, also or ())))
     raise typer.Exit(0 if score_of(made.report.results).is_full else 1)
+
+
+def _need_libraries() -> None:
+    for library in ("libcst", "coverage"):
+        if find_spec(library) is None:
+            fail(f"mutating the source needs {library}: pip install 'racegate[test]'")
 
 
 def _other_cell(cell: Cell, options: str) -> Cell:

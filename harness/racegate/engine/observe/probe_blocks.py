@@ -5,6 +5,7 @@ DEFINITION section 7, fresh_dirty and loaded_kv.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -91,6 +92,28 @@ class BlockRows:
         picked: np.ndarray = content[rows]
         picked[self.blocks[rows] != blocks] = poison_of(content.dtype)
         return picked
+
+
+@dataclass(slots=True)
+class StepSnapshots:
+    """One step's snapshots, until the device has finished.
+
+    windows: [R, 1 + K] int64, blocks of the running state windows; computed_host, backup: [R] int32
+    live: [R] int64, the block that each row starts from, in cache mode all
+    blocks, state_blocks: those of the plan's tables, which are copied of the pools
+    inputs, forwarded, sampled: by name, once the device got there
+    """
+
+    view: StepView
+    windows: np.ndarray
+    computed_host: np.ndarray
+    backup: np.ndarray
+    blocks: BlockRows
+    state_blocks: BlockRows
+    live: np.ndarray | None = None
+    inputs: dict[str, np.ndarray] = field(default_factory=dict)
+    forwarded: dict[str, np.ndarray] = field(default_factory=dict)
+    sampled: dict[str, np.ndarray] = field(default_factory=dict)
 
 
 class FreshTaken:

@@ -8,7 +8,6 @@ lets the host read them before that, as soon as they are there: then only what i
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -24,6 +23,7 @@ from racegate.engine.observe.probe_blocks import (
     BlockRows,
     FreshTaken,
     Parts,
+    StepSnapshots,
     as_entries,
     caches_of,
     conv_at,
@@ -46,28 +46,6 @@ from racegate.scenario.spec import OwnScenario
 UNRESOLVED_MAX = 8
 
 
-@dataclass(slots=True)
-class _Taken:
-    """One step's snapshots, until the device has finished.
-
-    windows: [R, 1 + K] int64, blocks of the running state windows; computed_host, backup: [R] int32
-    live: [R] int64, the block that each row starts from, in cache mode all
-    blocks, state_blocks: those of the plan's tables, which are copied of the pools
-    inputs, forwarded, sampled: by name, once the device got there
-    """
-
-    view: StepView
-    windows: np.ndarray
-    computed_host: np.ndarray
-    backup: np.ndarray
-    blocks: BlockRows
-    state_blocks: BlockRows
-    live: np.ndarray | None = None
-    inputs: dict[str, np.ndarray] = field(default_factory=dict)
-    forwarded: dict[str, np.ndarray] = field(default_factory=dict)
-    sampled: dict[str, np.ndarray] = field(default_factory=dict)
-
-
 class RecordingProbe(Probe):
     """Collects observations in the order of the engine's boundaries."""
 
@@ -86,7 +64,7 @@ class RecordingProbe(Probe):
         self._is_all = scenario.engine.cache_mode is CacheMode.ALL
         self._fresh: dict[int, FreshTaken] = {}
         self._observations: list[Observation | tuple[int, Boundary]] = []
-        self._taken: dict[int, _Taken] = {}
+        self._taken: dict[int, StepSnapshots] = {}
         self._snapshots: deque[tuple[dict[str, np.ndarray], list[str], Snapshot]] = deque()
         self._unresolved: deque[int] = deque()  # places in the observations
         self._promises = Promises()
@@ -131,7 +109,7 @@ class RecordingProbe(Probe):
     def inputs(self, view: StepView) -> None:
         """What the forward pass is about to read."""
         memory = self._memory
-        taken = _Taken(
+        taken = StepSnapshots(
             view,
             self._windows(view),
             self._computed_host,
@@ -251,7 +229,7 @@ class RecordingProbe(Probe):
             windows[row, : len(blocks)] = blocks
         return windows
 
-    def _recurrent(self, taken: _Taken) -> Parts:
+    def _recurrent(self, taken: StepSnapshots) -> Parts:
         parts: Parts = {}
         model, windows = self._memory.model, taken.windows
         if self._memory.window_table is None:
@@ -291,7 +269,7 @@ class RecordingProbe(Probe):
             step=step, boundary=boundary, values=values, detail=detail, rank=self._rank
         )
 
-    def _find_windows(self, taken: _Taken, boundary: Boundary) -> None:
+    def _find_windows(self, taken: StepSnapshots, boundary: Boundary) -> None:
         """The device has told where states stand: of what was copied, just these remain."""
         if boundary is Boundary.SAMPLED:
             convolved = self._kept(taken) - 1 if self._is_all else 0
@@ -303,7 +281,7 @@ class RecordingProbe(Probe):
             blocks = taken.live[:, None]
         taken.state_blocks.pick(taken.inputs, blocks, convolved=0)
 
-    def _inputs_values(self, taken: _Taken) -> dict[str, object]:
+    def _inputs_values(self, taken: StepSnapshots) -> dict[str, object]:
         arrays = taken.inputs
         values: dict[str, object] = {
             name: array
@@ -324,7 +302,7 @@ class RecordingProbe(Probe):
             values["fresh_dirty"] = fresh.dirty()
         return values
 
-    def _sampled_values(self, taken: _Taken) -> dict[str, object]:
+    def _sampled_values(self, taken: StepSnapshots) -> dict[str, object]:
         view, raw = taken.view, taken.sampled
         is_discarded = view.discarded != 0
         accepted = raw["accepted"]
@@ -362,18 +340,18 @@ class RecordingProbe(Probe):
         """[R]: a count's place in a window. In cache mode all there is no window to choose from."""
         return counts * 0 if self._is_all else counts - 1
 
-    def _kept(self, taken: _Taken) -> np.ndarray:
+    def _kept(self, taken: StepSnapshots) -> np.ndarray:
         """[R]: how many states of its window each row keeps."""
         return np.where(taken.view.is_decode != 0, taken.sampled["accepted"], 1)
 
-    def _final_computed(self, taken: _Taken) -> np.ndarray:
+    def _final_computed(self, taken: StepSnapshots) -> np.ndarray:
         """[R]: tokens whose state is final after the step."""
         view = taken.view
         final: np.ndarray = taken.inputs["computed"] + view.tokens
         rejected = view.draft_lens + 1 - taken.sampled["accepted"]
         return np.where(view.discarded != 0, final, final - rejected)
 
-    def _entries(self, taken: _Taken, final: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _entries(self, taken: StepSnapshots, final: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """[n] and [n] int64: the step's kept tokens, and where the plan's block tables have their
         cache entries, among those of the blocks that were copied.
         """
@@ -391,7 +369,7 @@ class RecordingProbe(Probe):
             found.append(taken.blocks.rows_of(table[column]) * size + place % size)
         return np.concatenate(tokens), np.concatenate(found)
 
-    def _checkpoints(self, taken: _Taken, pool: np.ndarray, final: np.ndarray) -> np.ndarray:
+    def _checkpoints(self, taken: StepSnapshots, pool: np.ndarray, final: np.ndarray) -> np.ndarray:
         """[R, H, P, N]: states kept at the boundaries crossed in the step."""
         view = taken.view
         interval = self._engine.state_interval

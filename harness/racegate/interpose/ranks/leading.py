@@ -225,7 +225,7 @@ def _let_in(run: _Run) -> None:
 def _hear(run: _Run, process: RankProcess) -> None:
     told = process.link.receive()
     if told is None:
-        process.is_heard = False
+        process.hang_up()
         return
     rank = next(rank for rank, one in run.processes.items() if one is process)
     if isinstance(told, JoinMessage) and rank < 0 and told.whole not in run.processes:

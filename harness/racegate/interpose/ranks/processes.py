@@ -102,6 +102,10 @@ class RankProcess:
         if not any(end in ready for end in self.output.ends):
             self.output.close()
 
+    def hang_up(self) -> None:
+        """It has said all that it will say."""
+        self.is_heard = False
+
     def kill(self) -> None:
         """At once."""
         if self.code is None:
