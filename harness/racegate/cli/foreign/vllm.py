@@ -42,6 +42,14 @@ if TYPE_CHECKING:
     from racegate.measure.evaluation.foreign.results import ReleaseSpec
 
 SAMPLE = 150
+AlsoOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="OPTIONS",
+        help="Judge what nobody notices with these options too (`--cache-mode align`); "
+        "can be repeated.",
+    ),
+]
 
 
 def mutate(
@@ -67,14 +75,7 @@ def mutate(
         Path | None,
         typer.Option(metavar="FILE", help="What would notice those that survive, likewise."),
     ] = None,
-    also: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="OPTIONS",
-            help="Judge what nobody notices with these options too (`--cache-mode align`); "
-            "can be repeated.",
-        ),
-    ] = None,
+    also: AlsoOption = None,
     scenarios: ScriptsOption = None,
     left_out: ExceptOption = None,
     log: LogOption = None,
