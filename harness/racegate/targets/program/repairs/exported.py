@@ -174,16 +174,19 @@ def _module(race: Race, control: str, fixed: str | None, turns: tuple[int, int])
     parts = [head + latch, f"\nCONTROL = {_quoted(control)}"]
     parts += [] if fixed is None else [f"REPAIRED = {_quoted(fixed)}"]
     late = f"StreamLatch(close_at={turns[0]}, open_at={turns[1]})"
+    # Settled first: that loads the kernels, which would wait for a stream that is held.
     parts.append(
         "\ndef test_the_control_corrupts() -> None:\n"
-        f"    late = {late}\n"
-        "    assert observed(CONTROL, late) != observed(CONTROL, StreamLatch())\n"
+        "    settled = observed(CONTROL, StreamLatch())\n"
+        f"    late = observed(CONTROL, {late})\n"
+        "    assert late != settled\n"
     )
     if fixed is not None:
         parts.append(
             "\ndef test_the_repaired_program_is_clean() -> None:\n"
-            f"    late = {late}\n"
-            "    assert observed(REPAIRED, late) == observed(REPAIRED, StreamLatch())\n"
+            "    settled = observed(REPAIRED, StreamLatch())\n"
+            f"    late = observed(REPAIRED, {late})\n"
+            "    assert late == settled\n"
         )
     return "\n".join(parts)
 
