@@ -24,10 +24,10 @@ from racegate.history.replayed import ReplayOutcome
 from racegate.history.schedule import LATE, Schedule, lane_late
 from racegate.history.witness import load_witness
 from racegate_kernels.backend import triton_backend
-from support import IS_NIGHTLY, NAMES, SCENARIOS, checker
+from support import IS_NIGHTLY, SCENARIOS, checker, of_one_rank, witnesses_of_one_rank
 from sync_driver import SyncDriver
 
-WITNESSES = sorted((SCENARIOS / "witnesses").glob("*.witness.json"))
+WITNESSES = witnesses_of_one_rank()
 # Its row starts name more tokens than there are: the launchers survive that, the twins raise.
 TRITON_ONLY = {"pinned-input-overwrite.witness.json"}
 # Poison among floats, of which the interpreter's NumPy warns.
@@ -63,7 +63,7 @@ def assert_right(result: RunResult) -> None:
     assert all(hold.realised == hold.matched for hold in result.holds)
 
 
-@pytest.mark.parametrize("name", NAMES if IS_NIGHTLY else NAMES[::2])
+@pytest.mark.parametrize("name", of_one_rank()[:: 1 if IS_NIGHTLY else 2])
 def test_every_scenario_is_right_left_to_itself(name: str) -> None:
     assert_right(on_cuda(name, site(7, pacing=Pacing.NATURAL)).run())
 

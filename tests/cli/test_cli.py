@@ -66,6 +66,7 @@ FINDING_FIELDS = {
     "verdict",
     "holds",
     "race",
+    "rank",
 }
 STATS_FIELDS = {
     "steps",

@@ -26,10 +26,10 @@ from racegate.oracles.stepwise import find_divergence
 from racegate.scenario.expect import Expect
 from racegate.scenario.settings import DrafterKind, EngineSpec, GraphMode, LayerKind, Numerics
 from racegate.scenario.spec import OwnScenario
-from support import IS_NIGHTLY, NAMES, checker, scenario
+from support import IS_NIGHTLY, NAMES, checker, of_one_rank, scenario
 
 GRAPHS = [name for name in NAMES if name.startswith("graph-")]
-OTHERS = [name for name in NAMES if not name.startswith("graph-")]
+OTHERS = [name for name in of_one_rank() if not name.startswith("graph-")]
 EXACT = [name for name in OTHERS if scenario(name).model.numerics is Numerics.EXACT]
 SIZES = ((1, 2, 4, 8), (4,))
 ON = tuple(product((GraphMode.FULL_DECODE, GraphMode.PIECEWISE), SIZES))

@@ -21,15 +21,9 @@ from racegate.history.replayed import ReplayOutcome
 from racegate.history.schedule import EAGER, LATE, lane_late
 from racegate.history.witness import load_witness
 from racegate.scenario.settings import Numerics
-from support import NAMES, SCENARIOS, checker, scenario
+from support import checker, of_one_rank, witnesses_of_one_rank
 
-# Ranks meet on the virtual device alone.
-ALONE = [name for name in NAMES if scenario(name).engine.ranks == 1]
-WITNESSES = [
-    path
-    for path in sorted((SCENARIOS / "witnesses").glob("*.witness.json"))
-    if load_witness(path).scenario.engine.ranks == 1
-]
+WITNESSES = witnesses_of_one_rank()
 TIMES = 20
 STEADY_FROM = 4
 
@@ -45,7 +39,7 @@ def assert_right(result: RunResult) -> None:
 
 
 @pytest.mark.parametrize("pacing", list(Pacing))
-@pytest.mark.parametrize("name", ALONE)
+@pytest.mark.parametrize("name", of_one_rank())
 def test_every_scenario_is_right_under_every_timing(
     name: str, pacing: Pacing, driver: TorchDriver
 ) -> None:
@@ -54,7 +48,7 @@ def test_every_scenario_is_right_under_every_timing(
         assert_right(judge.run(schedule=schedule))
 
 
-@pytest.mark.parametrize("name", ALONE)
+@pytest.mark.parametrize("name", of_one_rank())
 def test_paced_eagerly_the_trace_is_that_of_the_virtual_device(
     name: str, driver: TorchDriver
 ) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from hypothesis import settings
 
 from racegate.check.checker import Checker, Checkers
+from racegate.history.witness import load_witness
 from racegate.scenario.files import load
 from racegate.scenario.settings import Numerics
 from racegate.scenario.spec import OwnScenario
@@ -32,3 +33,18 @@ def scenario(name: str) -> OwnScenario:
 def checker(name: str) -> Checker:
     replay = f"racegate run scenarios/{name.replace('-', '_')}.toml"
     return CHECKERS.of(scenario(name), replay=replay)
+
+
+@cache
+def of_one_rank() -> list[str]:
+    """Names of the scenarios that a GPU and captured graphs run: ranks meet on the virtual device
+    alone.
+    """
+    return [name for name in NAMES if scenario(name).engine.ranks == 1]
+
+
+@cache
+def witnesses_of_one_rank() -> list[Path]:
+    """As `of_one_rank`, of the witnesses."""
+    paths = sorted((SCENARIOS / "witnesses").glob("*.witness.json"))
+    return [path for path in paths if load_witness(path).scenario.engine.ranks == 1]

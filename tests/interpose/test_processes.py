@@ -53,5 +53,5 @@ def test_other_processes_and_a_second_gpu_are_told_and_nothing_hangs(tmp_path: P
         "(the virtual machine has one GPU)",
     ):
         assert line in done.stdout
-    for line in ("processes forked by the program", "3 x processes started", "a second GPU was"):
+    for line in ("processes forked by the program", "3 x processes started", "a GPU was asked for"):
         assert line in done.stderr

@@ -34,7 +34,7 @@ from racegate.measure.evaluation.matrix import (
     worse_in_row,
 )
 from racegate.report.measured.matrix import LOOKS, STRATEGIES, render_html, render_markdown
-from support import IS_NIGHTLY, NAMES, checker
+from support import IS_NIGHTLY, NAMES, checker, of_one_rank
 
 ROOT = Path(__file__).parents[3]
 REPORT = ROOT / "reports" / "faults"
@@ -101,7 +101,11 @@ def test_one_way_to_look_is_not_enough() -> None:
     assert set(natural) > set(totals.oracles[Look.FINAL_TOKENS].missed)
 
 
-@pytest.mark.parametrize("fault", ORDERING, ids=named)
+# Hosts of ranks take turns step by step: none of them waits behind a collective that needs the next.
+ONE_RANK = [fault for fault in ORDERING if fault.scenarios[0] in of_one_rank()]
+
+
+@pytest.mark.parametrize("fault", ONE_RANK, ids=named)
 def test_a_sync_everywhere_hides_the_race_from_the_ordering_oracle_too(fault: Fault) -> None:
     name = fault.scenarios[0]
     blocking = checker(name).execute(fault=fault, launches=LaunchMode.BLOCKING)

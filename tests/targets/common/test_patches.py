@@ -21,6 +21,8 @@ NO_PATCHES = {
     ("config", "disable"),  # torch._dynamo.config
     ("request", "mamba_cow_src_index"),
     ("request", "spec_token_ids"),
+    ("params", "_bad_words_token_ids"),
+    ("named", "__getattr__"),  # of a module that stands for one that is absent
     ("model", "expert_weights"),
     ("model", "moe_layers"),
     ("model", "num_moe_layers"),

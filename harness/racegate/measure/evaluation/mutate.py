@@ -273,12 +273,20 @@ def _as_equivalent(
         is_waited |= waits_for(trace, mutation.edge)
         graph = EdgeGraph(trace)
         for conflict in dropped.conflicts(mutation.edge, checker):
+            if not _is_there(graph, conflict):
+                continue  # of several ranks, the run without the edge may take other steps
             ordered = _path(graph, conflict)
             pairs += 1
             unordered += ordered is None
             path = path or _words(ordered)
     fate = Fate.SURVIVED if unordered else Fate.EQUIVALENT if is_waited else Fate.IDLE
     return make(fate=fate, runs=len(mutated), pairs=pairs, path=path)
+
+
+def _is_there(graph: EdgeGraph, conflict: Conflict) -> bool:
+    """Whether both of a pair happen in another run of the program."""
+    pair = (conflict.first, conflict.second)
+    return all(graph.places(event, conflict.buffer) for event in pair)
 
 
 def _path(graph: EdgeGraph, conflict: Conflict) -> Ordered | None:

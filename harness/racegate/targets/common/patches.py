@@ -95,10 +95,14 @@ PROGRAM = (
           attributes=("exec_module",), why="what is done after an import is done right after it"),
     Patch(by="interpose.program.processes", owner="_posixsubprocess", attributes=("fork_exec",),
           why="processes that multiprocessing starts are told of in the verdict"),
+    Patch(by="interpose.program.processes", owner="subprocess", attributes=("_fork_exec",),
+          releases="Python, in programs that start ranks themselves", why="it has the name too"),
 )
 
 # On the virtual device alone.
 VIRTUAL = (
+    Patch(by="interpose.program.imports", owner="ctypes.CDLL", attributes=("__init__",),
+          why="who opens torch's CUDA runtime by its file is given the virtual one"),
     Patch(by="interpose.program.install", owner="torch.cuda",
           attributes=("_raw_device_count_nvml",),
           why="torch asks NVML first how many devices there are, and that asks the real driver"),
@@ -237,12 +241,29 @@ VLLM = (
           why=_WATCHED),
     Patch(by="targets.vllm.inside.engine", owner="the model state", attributes=("prepare_attn",),
           releases="with the second runner", why=_WATCHED),
+    Patch(by="targets.vllm.inside.engine", owner="the model",
+          attributes=("get_mrope_input_positions",), why="positions of images are the scenario's"),
+    Patch(by="targets.vllm.inside.graphs", owner="the first model runner",
+          attributes=("_model_forward",), why=_WATCHED),
+    Patch(by="targets.vllm.inside.graphs", owner="the second model runner's graphs",
+          attributes=("run_fullgraph", "run_pw_graph"), why=_WATCHED),
+    Patch(by="targets.vllm.inside.kept", owner="the scheduler", attributes=("update_from_output",),
+          why=_WATCHED),
+    Patch(by="targets.vllm.inside.standins", owner="vllm.model_executor.models.config",
+          attributes=("verify_and_update_config",), releases="with Qwen3.5",
+          why="the text model alone has positions of images"),
+    Patch(by="targets.vllm.inside.standins", owner="vllm.v1.sample.ops.topk_topp_sampler",
+          attributes=("HAS_TRITON",), releases="that have its form in torch",
+          why="its kernels are long under the interpreter"),
     Patch(by="targets.vllm.inside.serve", owner="torch.cuda", attributes=("_is_in_bad_fork",),
           why="the device is memory, which may be forked"),
 )
 
 # In the environment of a release of SGLang.
 SGLANG = (
+    Patch(by="targets.sglang.inside.standins", owner="sglang.kernels.fused_op.BaseFusedOp",
+          attributes=("_resolve_forward_method",), releases="that choose by it",
+          why=_NOT_COMPILED),
     Patch(by="targets.sglang.inside.missing", owner="importlib.util", attributes=("find_spec",),
           why="who asks whether a package is installed is told the truth"),
     Patch(by="targets.sglang.inside.missing", owner="importlib.metadata", attributes=("version",),
