@@ -101,7 +101,7 @@ def test_one_way_to_look_is_not_enough() -> None:
     assert set(natural) > set(totals.oracles[Look.FINAL_TOKENS].missed)
 
 
-# Hosts of ranks take turns step by step: none of them waits behind a collective that needs the next.
+# Hosts of ranks take turns step by step: none can wait behind a collective that needs another one.
 ONE_RANK = [fault for fault in ORDERING if fault.scenarios[0] in of_one_rank()]
 
 

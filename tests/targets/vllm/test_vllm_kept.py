@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import ctypes
+import mmap
 from dataclasses import dataclass
 from enum import Enum
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 
 from bare_session import engine_session
 from racegate.targets.common.inside.watch import Values
+from racegate.targets.vllm.inside import kept
 from racegate.targets.vllm.inside.kept import watch_kept, watch_outputs
 from racegate.targets.vllm.inside.watch import RunnerWatch
 
@@ -144,3 +148,27 @@ def test_what_clients_are_given_has_no_clock() -> None:
         "outputs.new_token_ids": {"A": [5]},
         "outputs.events": {"A": [{"type": "RUNNING"}]},
     }
+
+
+def test_closed_pages_are_read_without_a_touch() -> None:
+    """A touch of them would be a fault, and a read of the engine's in what is judged."""
+    memory = mmap.mmap(-1, mmap.PAGESIZE)
+    array = np.frombuffer(memory, np.int32)
+    array[:] = range(len(array))
+    libc = ctypes.CDLL(None, use_errno=True)
+    address = ctypes.c_void_p(array.__array_interface__["data"][0])
+    assert libc.mprotect(address, mmap.PAGESIZE, 0) == 0
+    try:
+        seen = kept._past_guards(array)
+        row = kept._past_guards(array[4:7])
+    finally:
+        libc.mprotect(address, mmap.PAGESIZE, mmap.PROT_READ | mmap.PROT_WRITE)
+    assert seen.tolist() == list(range(len(array)))
+    assert row.tolist() == [4, 5, 6]
+
+
+@pytest.mark.parametrize(
+    "array", [np.arange(6).reshape(2, 3)[:, 1], np.array([], np.int64), np.array([None, "a"])]
+)
+def test_what_cannot_be_read_past_guards_is_read_as_it_is(array: np.ndarray) -> None:
+    assert kept._past_guards(array).tolist() == array.tolist()

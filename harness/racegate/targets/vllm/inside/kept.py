@@ -19,6 +19,7 @@ import msgspec
 import numpy as np
 import torch
 
+from racegate.interpose.device.kept import peek
 from racegate.targets.common.inside.session import Tensor
 from racegate.targets.common.inside.watch import Look, Values
 from racegate.targets.common.wire import KEPT
@@ -113,11 +114,14 @@ class _First:
         runner, batch, places = self._runner, self._runner.input_batch, self.places()
         found = _fields(runner) | _by_name(runner.requests, "requests")
         found |= _fields(batch, "batch") | _by_place(batch, places, batch.max_num_reqs, "batch")
-        lengths = batch.num_tokens_no_spec
+        lengths = _past_guards(batch.num_tokens_no_spec)
         for name in ("token_ids_cpu", "is_token_ids"):
             rows = getattr(batch, name, None)
             if rows is not None:
-                known = {one: rows[at, : lengths[at]].tolist() for one, at in places.items()}
+                known = {
+                    one: _past_guards(rows[at, : lengths[at]]).tolist()
+                    for one, at in places.items()
+                }
                 found[f"batch.{name}"] = _plain(known)
         for one in getattr(batch.logitsprocs, "all", ()):
             found |= _fields(one, f"batch.{type(one).__name__}")
@@ -161,7 +165,7 @@ class _Second:
             found |= _fields(state, prefix) | _by_place(state, places, self._size, prefix)
         blocks = getattr(self._runner.block_tables, "num_blocks", None)
         if blocks is not None:
-            counts = getattr(blocks, "np", blocks)
+            counts = _past_guards(getattr(blocks, "np", blocks))
             found["blocks"] = {one: counts[..., at].tolist() for one, at in places.items()}
         return found
 
@@ -196,7 +200,8 @@ def _by_place(owner: Any, places: Places, size: int, prefix: str) -> Values:
         array = getattr(value, "np", value)
         is_one = isinstance(array, np.ndarray) and array.ndim == 1 and len(array) == size
         if is_one and _is_told(name):
-            found[f"{prefix}.{name}"] = {one: _plain(array[at]) for one, at in places.items()}
+            now = _past_guards(array)
+            found[f"{prefix}.{name}"] = {one: _plain(now[at]) for one, at in places.items()}
     return found
 
 
@@ -222,6 +227,16 @@ def _named(owner: Any) -> Iterable[tuple[str, Any]]:
     return list(vars(owner).items())
 
 
+def _past_guards(array: np.ndarray) -> np.ndarray:
+    """The values of an array now. Pages of pinned memory that the device may be using are closed,
+    and to read them as the engine does would be taken for a touch by the engine.
+    """
+    is_flat = array.flags.c_contiguous and array.nbytes and not array.dtype.hasobject
+    low = array.__array_interface__["data"][0]
+    held = peek(low, low + array.nbytes) if is_flat else None
+    return array if held is None else np.frombuffer(held, array.dtype).reshape(array.shape)
+
+
 def _is_told(name: str) -> bool:
     return not name.endswith(_CLOCKS)
 
@@ -239,7 +254,7 @@ def _plain(value: Any, records: int = 0) -> Any:
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, np.ndarray) and records:
-        return _short(value.tolist())
+        return _short(_past_guards(value).tolist())
     if isinstance(value, torch.Generator):
         return value.initial_seed()
     is_record = _is_record(value)
