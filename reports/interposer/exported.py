@@ -31,7 +31,8 @@ from racegate.scenario.untrusted.files import write_json
 
 LITMUS = Path(__file__).parents[2] / "tests" / "interpose"
 RACEGATE = (sys.executable, "-m", "racegate")
-# Of every kind of edge: an upload, a download, two streams, an event at a wrong place, a graph.
+# Of every kind of edge: an upload, a download, two streams, an event at a wrong place, a graph. What
+# goes wrong is read before the latch opens, so that a GPU has to show it.
 NAMES = (
     "upload_source_rewritten",
     "download_source_overwritten",
@@ -40,7 +41,7 @@ NAMES = (
     "event_on_wrong_stream",
     "event_waited_by_wrong_stream",
     "pool_stream_beside_default",
-    "forward_branches_unjoined",
+    "missing_wait_stream",
     "graph_input_rewritten",
     "graph_replayed_before_input",
 )

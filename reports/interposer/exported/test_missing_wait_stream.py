@@ -1,7 +1,7 @@
 """Whether two accesses are ordered.
 
-first   mul at forward_branches_unjoined.py:19
-second  mul at forward_branches_unjoined.py:20
+first   fill_ at missing_wait_stream.py:15
+second  copy_ at missing_wait_stream.py:17
 
 Needs torch with CUDA, and cuda-bindings.
 """
@@ -96,27 +96,23 @@ import torch
 
 N = 1024
 
-def _weight() -> torch.Tensor:
-    """A leaf of ones on the device, complete."""
-    weight = torch.ones(N, device="cuda", requires_grad=True)
+def missing_wait_stream() -> None:
+    """A side stream reads what the default stream has just been asked to write; nothing orders
+    them.
+    """
+    shared = torch.zeros(N, device="cuda")
+    seen = torch.zeros(N, device="cuda")
     torch.cuda.synchronize()
-    return weight
+    side = torch.cuda.Stream()
+    latch.close(torch.cuda.current_stream())
+    shared.fill_(1)
+    with torch.cuda.stream(side):
+        seen.copy_(shared)
+        latch.open(torch.cuda.current_stream())
+    torch.cuda.synchronize()
+    observe("seen", seen.sum().item())
 
-def forward_branches_unjoined() -> None:
-    """Two branches of a forward pass run on two streams; their sum does not wait for the second."""
-    weight = _weight()
-    branch = torch.zeros(N, device="cuda")
-    torch.cuda.synchronize()
-    with torch.cuda.stream(torch.cuda.Stream()), torch.no_grad():
-        latch.close(torch.cuda.current_stream())
-        torch.mul(weight, 5, out=branch)
-    loss = (weight * branch).sum()
-    latch.open(torch.cuda.current_stream())
-    loss.backward()
-    torch.cuda.synchronize()
-    observe("grad", weight.grad.sum().item())
-
-forward_branches_unjoined()
+missing_wait_stream()
 '''
 
 REPAIRED = '''\
@@ -125,28 +121,24 @@ import torch
 
 N = 1024
 
-def _weight() -> torch.Tensor:
-    """A leaf of ones on the device, complete."""
-    weight = torch.ones(N, device="cuda", requires_grad=True)
+def missing_wait_stream() -> None:
+    """A side stream reads what the default stream has just been asked to write; nothing orders
+    them.
+    """
+    shared = torch.zeros(N, device="cuda")
+    seen = torch.zeros(N, device="cuda")
     torch.cuda.synchronize()
-    return weight
+    side = torch.cuda.Stream()
+    latch.close(torch.cuda.current_stream())
+    shared.fill_(1)
+    with torch.cuda.stream(side):
+        torch.cuda.current_stream().wait_stream(torch.cuda.default_stream())
+        seen.copy_(shared)
+        latch.open(torch.cuda.current_stream())
+    torch.cuda.synchronize()
+    observe("seen", seen.sum().item())
 
-def forward_branches_unjoined() -> None:
-    """Two branches of a forward pass run on two streams; their sum does not wait for the second."""
-    weight = _weight()
-    branch = torch.zeros(N, device="cuda")
-    torch.cuda.synchronize()
-    with torch.cuda.stream(torch.cuda.Stream()), torch.no_grad():
-        latch.close(torch.cuda.current_stream())
-        torch.mul(weight, 5, out=branch)
-        torch.cuda.default_stream().wait_stream(torch.cuda.current_stream())
-    loss = (weight * branch).sum()
-    latch.open(torch.cuda.current_stream())
-    loss.backward()
-    torch.cuda.synchronize()
-    observe("grad", weight.grad.sum().item())
-
-forward_branches_unjoined()
+missing_wait_stream()
 '''
 
 
