@@ -31,8 +31,8 @@ from racegate.scenario.untrusted.files import write_json
 
 LITMUS = Path(__file__).parents[2] / "tests" / "interpose"
 RACEGATE = (sys.executable, "-m", "racegate")
-# Of every kind of edge: an upload, a download, two streams, an event at a wrong place, a graph. What
-# goes wrong is read before the latch opens, so that a GPU has to show it.
+# Of every kind of edge: an upload, a download, two streams, an event at a wrong place, a graph.
+# What goes wrong is read before the latch opens, so that a GPU has to show it.
 NAMES = (
     "upload_source_rewritten",
     "download_source_overwritten",
