@@ -21,7 +21,7 @@ from racegate.order.native.compiler import compiled
 NATIVE = Path(__file__).parent / "device" / "native"
 # Of the virtual runtime and of what stands in front of a real one; of the virtual one alone.
 SHARED = ("core.c", "guard.c", "transfers.c")
-SOURCES = (*SHARED, "runtime.c", "copies.c", "errors.c", "driver.c", "vmm.c")
+SOURCES = (*SHARED, "runtime.c", "copies.c", "errors.c", "driver.c", "vmm.c", "entry_points.c")
 FORWARD = Path(__file__).parent / "gpu" / "native"
 FORWARD_LIBRARY = "libracegate_forward.so"
 RANKS = Path(__file__).parent / "ranks" / "native"

@@ -99,6 +99,11 @@ int vg_unmodelled_for(const char *name, const void *caller) {
 }
 
 /* ---- addresses: pinned host memory and device memory */
+static __thread int current; /* GPU of this thread */
+int vg_current_gpu(void) { return current; }
+void vg_use_gpu(int gpu) { current = gpu; }
+uint64_t vg_stream(uint64_t stream) { return stream < 2 && current ? DEFAULT_STREAM + (uint64_t)current : stream; }
+
 struct span { char *base; size_t size; int kind, gpu; };
 static struct span *spans;
 static size_t span_count, span_capacity;

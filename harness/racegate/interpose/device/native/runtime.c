@@ -24,9 +24,6 @@ static cudaError_t fail(cudaError_t error) { last_error = error; return error; }
 static struct virtual_stream default_streams[3] = {{.id = 0}, {.id = 1}, {.id = 2}}, other_defaults[GPUS_MAX];
 static struct virtual_stream *_Atomic streams; /* all that were created, newest first */
 
-static __thread int current; /* GPU of this thread */
-int vg_current_gpu(void) { return current; }
-uint64_t vg_stream(uint64_t stream) { return stream < 2 && current ? DEFAULT_STREAM + (uint64_t)current : stream; }
 #define OWN(s) ((cudaStream_t)(uintptr_t)vg_stream(N(s)))
 static struct virtual_stream *stream_of(cudaStream_t s) {
     uint64_t number = N(OWN(s));
@@ -65,18 +62,18 @@ void vg_set_gpu(const char *name, const int *facts) {
     gpu.shared_max = gpu.major < 8 ? gpu.sm_shared : gpu.sm_shared - 1024; /* the system keeps a KiB of each block */
 }
 int vg_take_memory(size_t n) {
-    if (atomic_fetch_add(&memory_used[current], n) + n <= memory_usable()) return 1;
-    memory_used[current] -= n;
+    if (atomic_fetch_add(&memory_used[vg_current_gpu()], n) + n <= memory_usable()) return 1;
+    memory_used[vg_current_gpu()] -= n;
     vg_log(LOG_FULL, n, 0, 0, 0);
     return 0;
 }
-void vg_give_memory(size_t n) { memory_used[current] -= n; }
+void vg_give_memory(size_t n) { memory_used[vg_current_gpu()] -= n; }
 static int gpu_count = 1;
 void vg_set_gpus(int count) { gpu_count = count < GPUS_MAX ? count : GPUS_MAX; }
 cudaError_t cudaGetDeviceCount(int *n) { *n = gpu_count; OK; }
-cudaError_t cudaGetDevice(int *d) { *d = current; OK; }
+cudaError_t cudaGetDevice(int *d) { *d = vg_current_gpu(); OK; }
 cudaError_t cudaSetDevice(int d) {
-    if (d >= 0 && d < gpu_count) { current = d; OK; }
+    if (d >= 0 && d < gpu_count) { vg_use_gpu(d); OK; }
     vg_call(CALL_BAD_DEVICE, (uint64_t)d, 0, 0, 0, NULL);
     return fail(cudaErrorInvalidDevice);
 }
@@ -167,7 +164,7 @@ cudaError_t cudaHostUnregister(void *p) {
     OK;
 }
 cudaError_t cudaHostGetDevicePointer(void **d, void *h, unsigned f) { (void)f; *d = h; OK; }
-cudaError_t cudaMemGetInfo(size_t *f, size_t *t) { *t = memory_total; *f = memory_usable() - memory_used[current]; OK; }
+cudaError_t cudaMemGetInfo(size_t *f, size_t *t) { *t = memory_total; *f = memory_usable() - memory_used[vg_current_gpu()]; OK; }
 cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *a, const void *p) {
     int kind = vg_memory_kind(p);
     memset(a, 0, sizeof *a);
@@ -213,7 +210,7 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t *s, unsigned flags, int pr
     stream->next = streams;
     while (!atomic_compare_exchange_weak(&streams, &stream->next, stream)) { }
     *s = (cudaStream_t)stream;
-    vg_log(LOG_STREAM_CREATE, N(stream), flags, (uint64_t)current, 0);
+    vg_log(LOG_STREAM_CREATE, N(stream), flags, (uint64_t)vg_current_gpu(), 0);
     OK;
 }
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned flags) { return cudaStreamCreateWithPriority(s, flags, 0); }
@@ -225,7 +222,7 @@ cudaError_t cudaStreamQuery(cudaStream_t s) {
     return vg_call(CALL_STREAM_QUERY, N(OWN(s)), 0, 0, 0, NULL) ? cudaErrorNotReady : cudaSuccess;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t s) { vg_call(CALL_STREAM_SYNC, N(OWN(s)), 0, 0, 0, NULL); OK; }
-cudaError_t cudaDeviceSynchronize(void) { vg_call(CALL_DEVICE_SYNC, (uint64_t)current, 0, 0, 0, NULL); OK; }
+cudaError_t cudaDeviceSynchronize(void) { vg_call(CALL_DEVICE_SYNC, (uint64_t)vg_current_gpu(), 0, 0, 0, NULL); OK; }
 cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned f) {
     struct virtual_event *event = (struct virtual_event *)e;
     (void)f;

@@ -44,7 +44,8 @@ void vg_ask_in_silence(void); /* what this thread finds complete from now on is 
 void *vg_entry_point(const char *symbol, int version); /* of the driver, in the form of that version of CUDA */
 int vg_memory_kind(const void *address); /* 0 unknown, 1 host (pinned), 2 device */
 int vg_memory_gpu(const void *address); /* of memory that is known */
-int vg_current_gpu(void);
+int vg_current_gpu(void); /* of this thread */
+void vg_use_gpu(int gpu);
 /* What names the default stream of the current GPU: the runtime's own number is the same for all. */
 enum { GPUS_MAX = 64, DEFAULT_STREAM = 0x100 };
 uint64_t vg_stream(uint64_t stream);
