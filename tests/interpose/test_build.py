@@ -5,6 +5,7 @@ from __future__ import annotations
 import _struct
 import ctypes
 import importlib.util
+import subprocess
 import sys
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 from cuda_torch import why_not
 from racegate.interpose.build import (
     Toolkit,
+    build_forward,
     build_library,
     find_toolkit,
     stub_source,
@@ -43,6 +45,17 @@ def test_every_entry_point_gets_a_function_that_ends_the_run(tmp_path: Path) -> 
     source = stub_source(Toolkit("2.0", 13000, a_library(), tmp_path))
     for name in ("cuMemAlloc", "cuMemAlloc_v2", "cuStreamBatch", "PyInit__struct"):
         assert f'int {name}(void) {{ return vg_unmodelled_for("{name}", ' in source
+
+
+@pytest.mark.skipif(bool(why_not()), reason=why_not() or "it can run")
+def test_what_stands_in_front_of_a_real_runtime_has_all_that_it_calls() -> None:
+    """Sources are shared with the virtual runtime: what only that has would be missing on a GPU.
+    Without a GPU the library ends where it looks for the real runtime, once all is linked.
+    """
+    load = f"import ctypes, os; ctypes.CDLL({str(build_forward(find_toolkit()))!r}, os.RTLD_NOW)"
+    done = subprocess.run([sys.executable, "-c", load], capture_output=True, text=True, check=False)
+    assert "undefined symbol" not in done.stderr
+    assert "no CUDA runtime" in done.stderr
 
 
 def test_no_compiler_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
