@@ -104,7 +104,7 @@ def _landing(
         outcome=verdict,
         title=f"{first.first} lands too late",
         impact="; ".join(first.does),
-        sides=(_side(first.first, _LANES[1], "is in flight"), _side(first.second, "", first.verb)),
+        sides=(_side(first.first, "is in flight"), _side(first.second, first.verb)),
         holds=texts,
         replay=" ".join((command, *(f"--hold {quote(text)}" for text in texts))),
         facts=(*races, *facts),
@@ -112,11 +112,10 @@ def _landing(
     )
 
 
-def _side(place: str, lane: str, verb: str) -> PicturedSide:
+def _side(place: str, verb: str) -> PicturedSide:
     what, function = _parts(place)
-    host = _LANES[HOST] if place.startswith("host ") else "its stream"
-    stack = (function,) if function else ()
-    return PicturedSide(name=what, lane=lane or host, verb=verb, stack=stack)
+    lane = _LANES[HOST] if place.startswith("host ") else "its stream"
+    return PicturedSide(name=what, lane=lane, verb=verb, stack=(function,) if function else ())
 
 
 def _parts(place: str) -> tuple[str, str]:
