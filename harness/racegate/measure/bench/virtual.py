@@ -106,7 +106,7 @@ def _engine_entries(seconds: float) -> tuple[BenchEntry, ...]:
     last = checker.execute()
     assert last.result is not None
     shape = f"{scenario.name}: {last.result.steps} steps, {len(last.trace.events)} trace events"
-    jobs = (
+    jobs: tuple[Callable[[], object], ...] = (
         checker.subject.run_bare,
         checker.execute,
         lambda: checker.judge(last, schedule=EAGER),
