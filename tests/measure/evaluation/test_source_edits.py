@@ -68,7 +68,8 @@ OFFERED = [
     (SourceOperator.BRANCH, "x = np.where(a, b, -1).max()", {"x = b.max()", "x = (-1).max()"}),
     (SourceOperator.BRANCH, "x = a and b", {"x = a", "x = b"}),
     (SourceOperator.BRANCH, "x = (a := b) and c", {"x = (a := b)", "x = c"}),
-    (SourceOperator.BRANCH, "x = a and (b\n or c)", {"x = a", "x = (b or c)", "x = a and (b)", "x = a and (c)"}),
+    (SourceOperator.BRANCH, "x = a and (b\n or c)", {
+        "x = a", "x = (b or c)", "x = a and (b)", "x = a and (c)"}),
     (SourceOperator.RESET, "a.b = None", {"pass"}),
     (SourceOperator.RESET, "a.clear()", {"pass"}),
 ]  # fmt: skip

@@ -292,7 +292,7 @@ def _reopened(cell: ReleaseCell, runs: int, log: Path | None) -> ReopenedEngine:
 
 
 class _Bases(NamedTuple):
-    """What scenarios are compared with. against: the base as it was given; judged: on it, by name"""
+    """What scenarios are compared with. against: the base as it was given; judged: by name"""
 
     against: str
     judged: dict[str, ComparedRun]
