@@ -80,6 +80,7 @@ def generate(pick: Pick, *, name: str) -> OwnScenario:
     model = _with_real_shapes(pick, model)
     engine = _with_cascade(pick, themes, model, engine)
     engine = _with_ranks(pick, model, engine)
+    model = _with_half_turning(pick, model)
     requests = _with_common_prompt(themes, engine, requests)
     return OwnScenario(
         name=name,
@@ -296,6 +297,13 @@ def _with_ranks(pick: Pick, model: ModelSpec, engine: EngineSpec) -> EngineSpec:
     if engine.graph_mode is not GraphMode.EAGER or not_spread(model, 2) or pick(6) < 5:
         return engine
     return msgspec.structs.replace(engine, ranks=2)
+
+
+def _with_half_turning(pick: Pick, model: ModelSpec) -> ModelSpec:
+    """Picked last: the section is for the first half of heads that are twice as wide."""
+    if not model.has_mrope or pick(4) < 3:
+        return model
+    return msgspec.structs.replace(model, head_size=8, rotary_size=4)
 
 
 _HELD = (

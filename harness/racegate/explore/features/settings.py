@@ -39,6 +39,7 @@ class Feature:
 
 
 K_MANY = "4 or more"
+SEVERAL = "several"
 COORDINATES = "three-dimensional"
 GROUPED, PARTIAL, WEIGHTED = "grouped", "partial", "weighted"
 BIASED, GATED = "biased", "gated"
@@ -73,6 +74,7 @@ def settings_of(scenario: OwnScenario) -> dict[str, str]:
         "conv_width": str(scenario.model.conv_width),
         "state_interval": "1 block" if is_column_block else "more",
         "prefill_chunk_max": "below 1 + k" if engine.prefill_chunk_max <= k else "1 + k or more",
+        "ranks": SEVERAL if engine.ranks > 1 else "one",
     } | _shapes_of(scenario.model)
 
 
@@ -219,7 +221,6 @@ SETTINGS = (
         "rotary",
         PARTIAL,
         "the part of a head that does not turn passes through the same kernel",
-        positions="one-dimensional",
         layers=("hybrid", "attention only"),
     ),
     _setting("norms", WEIGHTED, "one norm more, with weights, between what is kept and what reads"),
@@ -248,5 +249,11 @@ SETTINGS = (
     ),
     _setting(
         "prefill_chunk_max", "below 1 + k", "chunks are shorter than decode rows", k=K_VALUES[1:]
+    ),
+    _setting(
+        "ranks",
+        SEVERAL,
+        "each host decides by what it knows, and a rank that decides otherwise meets the others late",
+        graph_mode=str(GraphMode.EAGER),
     ),
 )
