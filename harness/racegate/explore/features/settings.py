@@ -253,7 +253,7 @@ SETTINGS = (
     _setting(
         "ranks",
         SEVERAL,
-        "each host decides by what it knows, and a rank that decides otherwise meets the others late",
+        "a rank that decides by what it alone knows meets the others in another step",
         graph_mode=str(GraphMode.EAGER),
     ),
 )
