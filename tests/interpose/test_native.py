@@ -5,15 +5,17 @@ A user's compiler may warn of what ours does not: only here is a warning an erro
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import FrameType, FunctionType
 
 import pytest
 
 from cuda_torch import needs_cuda_torch
-from racegate.interpose.build import build_forward, build_library, find_toolkit
+from racegate.interpose.build import build_forward, build_library, build_nccl, find_toolkit
 from racegate.interpose.errors import BadInput
-from racegate.interpose.native.library import build_operators
+from racegate.interpose.native.library import build_operators, new_walk
 from racegate.order.compiled import build_order
 from racegate.order.native import compiler
 from sanitized import run as run_sanitized
@@ -54,9 +56,10 @@ def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         build_order,
         build_operators,
         lambda: build_library(find_toolkit()),
+        lambda: build_nccl(find_toolkit())[0],
         lambda: build_forward(find_toolkit()),
     ],
-    ids=["order", "operators", "virtual", "forward"],
+    ids=["order", "operators", "virtual", "nccl", "forward"],
 )
 def test_the_compiler_has_nothing_to_warn_of(
     build: Callable[[], Path], empty_cache: Path, monkeypatch: pytest.MonkeyPatch
@@ -72,6 +75,19 @@ def test_a_warning_would_be_an_error(empty_cache: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(compiler, "FLAGS", (*compiler.FLAGS, *STRICT))
     with pytest.raises(BadInput, match="never_used"):
         compiler.compiled("two.so", [source], read=[source])
+
+
+def _own_frame() -> FrameType:
+    return sys._getframe()
+
+
+@needs_cuda_torch
+def test_an_instruction_that_no_line_made_has_that_of_its_function() -> None:
+    code = _own_frame.__code__.replace(co_linetable=b"")
+    frame = FunctionType(code, globals())()
+    assert frame.f_lineno is None
+    stack = new_walk(lambda code: 1).walk(frame)  # 1: each frame is the program's
+    assert stack[0] == (__file__, code.co_firstlineno, "_own_frame")
 
 
 @pytest.mark.skipif(not sanitizer(), reason="the C compiler brings no address sanitizer")
