@@ -62,8 +62,8 @@ def racing_pairs() -> dict[str, object]:
             judged += judged_beside_orders(device, programs, Path(folder) / "script.py")
     return {
         "programs": len(judged),
-        "with_unordered_pairs": sum(bool(one.unordered) for one in judged),
-        "unordered_pairs": sum(len(one.unordered) for one in judged),
+        "with_unordered_pairs": sum(bool(one.orders.unordered) for one in judged),
+        "unordered_pairs": sum(len(one.orders.unordered) for one in judged),
         "told_pairs": sum(len(one.claims) for one in judged),
         "wrong": [wrong for one in judged for wrong in one.wrong],
     }

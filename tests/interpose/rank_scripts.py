@@ -99,22 +99,22 @@ def _place_of(label: str) -> tuple[int, int, int]:
 
 @dataclass(frozen=True)
 class BesideOrders:
-    """A program as it was judged. claims: the pairs that are told; unordered: those that come in
-    either order
-    """
+    """A program as it was judged. claims: the pairs that are told; orders: all that it has"""
 
     programs: Programs
     claims: set[Pair]
-    unordered: set[Pair]
+    orders: Orders
 
     @property
     def wrong(self) -> list[str]:
-        """Pairs that are told and have an order, or that nobody told of, in words."""
+        """What is told of pairs of which the first always comes first, or of a program that does
+        not race, and racing programs of which nothing is told, in words.
+        """
         found = []
-        if not self.claims <= self.unordered:
-            found.append(f"ordered: {self.claims - self.unordered} of {self.programs}")
-        if self.unordered and not self.claims:
-            found.append(f"not told: {self.unordered} of {self.programs}")
+        if ordered := self.claims - self.orders.not_behind:
+            found.append(f"ordered: {ordered} of {self.programs}")
+        if bool(self.orders.unordered) != bool(self.claims):
+            found.append(f"told {self.claims} for {self.orders.unordered} of {self.programs}")
         return found
 
 
@@ -128,6 +128,6 @@ def judged_beside_orders(
     assert found.is_finished, found.shown.message
     claims = claims_of(found.races, len(programs))
     return [
-        BesideOrders(one, claimed, Orders(one, meets=False).unordered)
+        BesideOrders(one, claimed, Orders(one, meets=False))
         for one, claimed in zip(programs, claims, strict=True)
     ]

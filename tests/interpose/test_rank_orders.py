@@ -18,7 +18,7 @@ from racegate.targets.program.launch import DeviceServer
 def test_a_conflict_is_what_no_order_of_hosts_and_devices_forbids(
     device: DeviceServer, tmp_path: Path, seed: int
 ) -> None:
-    """Each pair that is told comes in either order, and where there is one, one is told."""
+    """Programs that race are told of, and no others, by pairs that may come the other way."""
     draw = random.Random(seed)
     programs = [racing_programs(draw) for _ in range(AT_ONCE)]
     judged = judged_beside_orders(device, programs, tmp_path / "script.py")
