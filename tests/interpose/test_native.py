@@ -5,14 +5,13 @@ A user's compiler may warn of what ours does not: only here is a warning an erro
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import FrameType, FunctionType
 
 import pytest
 
 from cuda_torch import needs_cuda_torch
+from racegate.history.finding import Stack
 from racegate.interpose.build import build_forward, build_library, build_nccl, find_toolkit
 from racegate.interpose.errors import BadInput
 from racegate.interpose.native.library import build_operators, new_walk
@@ -77,19 +76,6 @@ def test_a_warning_would_be_an_error(empty_cache: Path, monkeypatch: pytest.Monk
         compiler.compiled("two.so", [source], read=[source])
 
 
-def _own_frame() -> FrameType:
-    return sys._getframe()
-
-
-@needs_cuda_torch
-def test_an_instruction_that_no_line_made_has_that_of_its_function() -> None:
-    code = _own_frame.__code__.replace(co_linetable=b"")
-    frame = FunctionType(code, globals())()
-    assert frame.f_lineno is None
-    stack = new_walk(lambda code: 1).walk(frame)  # 1: each frame is the program's
-    assert stack[0] == (__file__, code.co_firstlineno, "_own_frame")
-
-
 @pytest.mark.skipif(not sanitizer(), reason="the C compiler brings no address sanitizer")
 @needs_cuda_torch
 class TestSanitized:
@@ -104,3 +90,17 @@ class TestSanitized:
         done = run_sanitized("-c", READS_BEHIND, str(source))
         assert done.returncode != 0
         assert "out of bounds" in done.stderr
+
+
+@needs_cuda_torch
+def test_a_frame_without_a_line_has_its_functions() -> None:
+    """As the code that starts a thread, or a function that a compiler put together, may be."""
+    walk, _ = new_walk(lambda code: int(code.co_filename == __file__))
+
+    def unnumbered() -> Stack:
+        return walk(None)
+
+    numbered = unnumbered()
+    unnumbered.__code__ = unnumbered.__code__.replace(co_linetable=b"")
+    assert numbered[0][1] == unnumbered.__code__.co_firstlineno + 1
+    assert unnumbered()[0] == (__file__, unnumbered.__code__.co_firstlineno, numbered[0][2])

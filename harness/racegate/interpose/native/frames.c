@@ -64,12 +64,10 @@ static struct code *code_of(struct frames *frames, PyObject *code) {
     return known ? known : new_code(frames, code);
 }
 
-/* An instruction that no line of the source made, at the end of a `with` or a `try`, has that of its function. */
+/* Of an instruction that has none (a call that a compiler made up, a frame that is being entered), its function's. */
 static PyObject *line_of(struct code *code, PyObject *frame) {
-    PyObject *line = PyObject_GetAttrString(frame, "f_lineno");
-    if (line != &_Py_NoneStruct) return line;
-    Py_DecRef(line);
-    return PyObject_GetAttrString(code->code, "co_firstlineno");
+    int line = PyFrame_GetLineNumber(frame);
+    return line < 0 ? PyObject_GetAttrString(code->code, "co_firstlineno") : PyLong_FromLong(line);
 }
 /* (file, line, qualified name of the function) of a frame: by its instruction, whose line is searched for once. */
 static PyObject *place_of(struct code *code, PyObject *frame) {
