@@ -124,6 +124,26 @@ print(host[0].item())
 )
 
 
+# The memory of `x` is the default stream's; its only name is gone when `side` reads it.
+READ_ELSEWHERE = """import torch
+from racegate.interpose import observe
+
+side = torch.cuda.Stream()
+torch.cuda.synchronize()
+kept = []
+for number in range(4):
+    x = torch.full((16, 16), float(number), device="cuda").t()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        x = x.contiguous()
+        x.add_(1)
+        x.mul_(2)
+    kept.append(x)
+torch.cuda.current_stream().wait_stream(side)
+observe("kept", torch.stack(kept))
+"""
+
+
 def repaired(
     device: DeviceServer, folder: Path, text: str, *, most: WaitKind = WaitKind.HOST, runs: int = 99
 ) -> ProgramRepair:
@@ -173,6 +193,15 @@ def test_memory_that_is_handed_out_again_is_kept_from_its_allocator(
     found = repaired(device, tmp_path, REUSE)
     assert [(edge.kind, edge.waiter) for edge in found.edges] == [("record_stream", "nobody")]
     assert "+        chunk.record_stream(torch.cuda.current_stream())" in found.diff
+
+
+def test_a_reader_is_given_to_the_stream_whose_memory_it_reads(
+    device: DeviceServer, tmp_path: Path
+) -> None:
+    found = repaired(device, tmp_path, READ_ELSEWHERE)
+    assert [(edge.kind, edge.waiter) for edge in found.edges] == [("owner", "stream")]
+    assert "+        with torch.cuda.stream(" in found.diff
+    assert (found.after, found.left) == ("PROVED", ())
 
 
 def test_only_a_host_can_wait_for_what_it_reads(device: DeviceServer, tmp_path: Path) -> None:
@@ -225,6 +254,11 @@ def judged(
     return judge_patch(device, program, patch, source="mine.diff", runs_max=9)[0]
 
 
+def waited_for(text: str) -> int:
+    """The operations that a line of a patch waits for, as it is told."""
+    return int(text.rpartition("(")[2].partition(" ")[0])
+
+
 def test_half_a_repair_is_refused_with_what_shows_the_other_half(
     device: DeviceServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -232,6 +266,8 @@ def test_half_a_repair_is_refused_with_what_shows_the_other_half(
     assert (len(found.repairs), len(found.leaves), found.exit_code) == (1, 1, ExitCode.FINDING)
     assert found.leaves[0].holds
     assert "torch.cuda.synchronize()" in found.host_waits[0]
+    assert found.stream_waits == ()
+    assert 0 < found.operations <= waited_for(found.host_waits[0])
     assert "LEAVES" in render_patch(found, "mine.diff")
 
 
@@ -242,6 +278,9 @@ def test_a_whole_repair_passes_and_what_it_does_not_need_is_named(
     found = judged(device, tmp_path, diff, monkeypatch)
     assert (len(found.repairs), found.leaves, found.exit_code) == (2, (), ExitCode.CLEAN)
     assert (found.after, found.unneeded) == ("PROVED", ("program.py:6",))
+    assert any("third.wait_stream(" in text for text in found.stream_waits)
+    told = map(waited_for, (*found.host_waits, *found.stream_waits))
+    assert 0 < found.operations <= sum(told)
 
 
 @pytest.mark.parametrize(
