@@ -322,8 +322,36 @@ def test_without_a_repair_the_control_stands_alone(device: DeviceServer, tmp_pat
     program = checked_program((str(tmp_path / "program.py"),))
     (one,) = judge_on(device, program, explores=True, runs_max=9, is_quiet=True).judged
     made = export_test(device, program, one.race.signature, one.holds)
-    assert "test_the_control_corrupts" in made
+    assert "test_a_late_operation_changes_nothing" in made
     assert "REPAIRED" not in made
+
+
+def test_a_test_of_a_library_fails_until_the_library_is_repaired(
+    device: DeviceServer, tmp_path: Path
+) -> None:
+    """The operation is held at the library's own line, whose stream the script has no name for."""
+    library = tmp_path / "loading" / "prefetch.py"
+    library.parent.mkdir()
+    (library.parent / "__init__.py").touch()
+    faulty = PREFETCH.replace("return source", "found = source").replace("self.stream", "stream")
+    faulty = faulty.replace("        with", "        stream = torch.cuda.Stream()\n        with")
+    faulty += "        return found\n"
+    library.write_text(faulty)
+    script = tmp_path / "program.py"
+    script.write_text(USER.replace("from prefetch", "from loading.prefetch"))
+    program = checked_program((str(script),))
+    judged = judge_on(device, program, explores=True, runs_max=9, is_quiet=True).judged
+    one = next(found for found in judged if found.race.first.operation == "h2d")
+    text = export_test(device, program, one.race.signature, one.holds)
+    assert "'loading.prefetch'" in text
+    assert "racegate" not in text
+    (tmp_path / "test_race.py").write_text(text)
+    exported = Program(("-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)))
+    assert device.run(exported, Plan(), is_quiet=True).exit_code == 1
+    wait = "        torch.cuda.current_stream().wait_stream(stream)\n        return found\n"
+    library.write_text(faulty.replace("        return found\n", wait))
+    ran = device.run(exported, Plan(), is_quiet=True)
+    assert (ran.ending, ran.exit_code) == (Ending.FINISHED, 0), ran.message
 
 
 def test_a_program_that_observes_nothing_is_not_exported() -> None:

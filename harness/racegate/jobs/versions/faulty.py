@@ -19,7 +19,7 @@ from racegate.targets.common.setup.progress import Say
 STRIDES_PAST = 1  # what cannot be judged, before it is taken for an end
 
 
-class RangeEnd(msgspec.Struct, frozen=True, kw_only=True):
+class RangeBound(msgspec.Struct, frozen=True, kw_only=True):
     """One end of the releases with a race.
 
     bad: the release at this end with it; beyond: the next one without it, or the first of those in
@@ -45,8 +45,8 @@ class FaultyRange(msgspec.Struct, frozen=True, kw_only=True):
     schema: str = SCHEMA
     package: str
     program: str
-    brought: RangeEnd
-    repaired: RangeEnd
+    brought: RangeBound
+    repaired: RangeBound
     asked: tuple[AskedRelease, ...]
     releases: int
 
@@ -70,7 +70,7 @@ class _Asking:
             self.known[place] = self.judged(self.versions[place])
         return self.known[place]
 
-    def end(self, bad: int, step: int) -> RangeEnd:
+    def end(self, bad: int, step: int) -> RangeBound:
         """Away from a release with the race, in strides that double, then between the last two."""
         last = len(self.versions) - 1 if step > 0 else 0
         place, stride, absent = bad, step, list[int]()
@@ -84,9 +84,9 @@ class _Asking:
                     bad, absent = place, []
                 case Shows.SKIPPED:
                     absent.append(place)
-        return self._between(absent[0], bad) if absent else RangeEnd(bad=self.versions[bad])
+        return self._between(absent[0], bad) if absent else RangeBound(bad=self.versions[bad])
 
-    def _between(self, good: int, bad: int) -> RangeEnd:
+    def _between(self, good: int, bad: int) -> RangeBound:
         """Where nothing can be judged beyond the race, that is an end as well as no race is."""
         places = range(good, bad + 1) if good < bad else range(good, bad - 1, -1)
         is_absent = self.at(good).shows is Shows.SKIPPED
@@ -97,7 +97,7 @@ class _Asking:
 
         found = bisected(len(places) - 1, ask)
         beyond = self.at(places[found.good])
-        return RangeEnd(
+        return RangeBound(
             bad=self.versions[places[found.bad]],
             beyond=beyond.release,
             shows=beyond.shows,

@@ -10,7 +10,7 @@ from rich.table import Table
 from racegate.jobs.triage.bisect import Shows
 from racegate.jobs.versions.bisecting import AskedRelease, ReleaseRange
 from racegate.jobs.versions.cells import CellReport, ScenarioReport
-from racegate.jobs.versions.faulty import FaultyRange, RangeEnd
+from racegate.jobs.versions.faulty import FaultyRange, RangeBound
 from racegate.jobs.versions.watching import WatchedVersion
 from racegate.report.objects import HistoryObject
 from racegate.scenario.untrusted.text import printable_markdown
@@ -120,7 +120,7 @@ def render_range(found: FaultyRange) -> str:
     return "\n".join(lines)
 
 
-def _end(end: RangeEnd, verb: str) -> str:
+def _end(end: RangeBound, verb: str) -> str:
     if end.shows is Shows.SKIPPED:
         return f"{end.bad} has it, {end.beyond} cannot be judged: {end.said}"
     brings = verb == "brought"
