@@ -55,4 +55,4 @@ class _LatchedFinder:
         return spec
 
 
-sys.meta_path.insert(0, _LatchedFinder)  # type: ignore[arg-type]
+sys.meta_path.insert(0, _LatchedFinder)
