@@ -21,7 +21,6 @@ from racegate.cli.ci import (
     with_ci,
     write_checked,
 )
-from racegate.cli.foreign.cells import scheduler_cell
 from racegate.cli.foreign.changed import ChangedOption, changed_only
 from racegate.cli.foreign.pictures import (
     WitnessOf,
@@ -378,6 +377,3 @@ def release_commands(packaging: EnginePackage, cell_of: Callable[..., ReleaseCel
     commands.command()(replay)
     commands.command("minimise")(minimised_file)
     return commands
-
-
-sglang = release_commands(SGLANG, scheduler_cell)
