@@ -102,6 +102,7 @@ def _arguments(folder: Path, model: ModelKind) -> dict[str, Any]:
         "mem_fraction_static": 0.5,
         "max_total_tokens": 2048,
         "max_running_requests": 4,
+        "schedule_conservativeness": 0.3,  # few slots are kept for requests that run
         "chunked_prefill_size": CHUNK,
         "page_size": 1,
         "context_length": 1024,
