@@ -217,7 +217,12 @@ class Driver:
         from sglang.srt.managers.io_struct import TokenizedGenerateReqInput as Input
         from sglang.srt.sampling.sampling_params import SamplingParams
 
-        params = SamplingParams(max_new_tokens=request.max_tokens, temperature=0.0, ignore_eos=True)
+        assert self._scenario is not None
+        # Of a request that surely comes to its length all slots are kept: none is retracted then.
+        is_sure = self._scenario.free_blocks is None
+        params = SamplingParams(
+            max_new_tokens=request.max_tokens, temperature=0.0, ignore_eos=is_sure
+        )
         params.normalize(None)
         fields = _fields_of(Input)
         ids: Any = _prompt_of(request)
