@@ -19,7 +19,7 @@ from racegate.scenario.spec import Scenario
 from racegate.targets.common.client import Engine
 from racegate.targets.common.judge import ReleaseVerdict, judge
 from racegate.targets.common.result import result_of
-from racegate.targets.common.wire import NOT_EDITED, ReleaseRun, SourceEdit
+from racegate.targets.common.wire import NOT_EDITED, ReleaseRun, SourceEdit, SourceProbe
 
 # A run that an edit keeps from ending, in seconds beside those of the release's own run.
 LONGER_S, LONGER_TIMES = 30.0, 10.0
@@ -92,6 +92,14 @@ class EditedRelease:
     def recorded(self) -> dict[str, RecordedScenario]:
         """By the name of the scenario."""
         return self._recorded
+
+    def alike(self, name: str, probes: tuple[SourceProbe, ...]) -> tuple[int, ...]:
+        """The numbers of the other expressions of probes that have the same value as the release's
+        own wherever a recorded scenario comes by; none if to evaluate them has changed something.
+        """
+        plan, known = Plan(is_recording=False), self._recorded[name]
+        probed = self.opened.engine.run(known.scenario, plan, probes=probes)
+        return probed.alike if probed.inner == known.base.seen else ()
 
     def noticed(self, name: str, edit: SourceEdit) -> EditResult:
         """What is said of an edit in a recorded scenario. Raises ServerLost if the engine is."""

@@ -24,6 +24,7 @@ from racegate.targets.common.wire import (
     ReleaseRun,
     RunMode,
     SourceEdit,
+    SourceProbe,
     Task,
 )
 
@@ -68,11 +69,13 @@ class Engine:
         timeout_s: float | None = None,
         edit: SourceEdit | None = None,
         traces: bool = False,
+        probes: tuple[SourceProbe, ...] = (),
     ) -> ReleaseRun:
         """One run in a process of its own. plant, spoils: what is made wrong behind the runner's
             back, spoils as a pattern of the names of tensors
         timeout_s: seconds that it may take; None for those of the engine
         edit: what the engine's own code is in it; traces: the lines of it that run are told
+        probes: of expressions that are evaluated beside its own
         """
         timeout_s = self._run_s if timeout_s is None else timeout_s
         self.runs += 1
@@ -85,6 +88,7 @@ class Engine:
             spoils=spoils,
             edit=edit,
             traces=traces,
+            probes=probes,
         )
         is_other = plant is not None or bool(spoils) or edit is not None
         if base is None or plan.is_recording or not plan.holds or is_other:
