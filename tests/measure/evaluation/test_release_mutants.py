@@ -28,7 +28,7 @@ from racegate.targets.common.cell import EngineCell
 from racegate.targets.common.client import Engine
 from racegate.targets.common.inside.probing import ProbeLog, probe_sources
 from racegate.targets.common.inside.sources import LineTracer
-from racegate.targets.common.wire import NOT_EDITED, ReleaseRun, SourceEdit, SourceProbe
+from racegate.targets.common.wire import AS_IT_IS, NOT_EDITED, ReleaseRun, SourceEdit, SourceTask
 
 RUNNER = """\
 LIMIT = 100
@@ -104,12 +104,10 @@ class EditedEngine:
         scenario: Scenario,
         plan: Plan,
         *,
-        edit: SourceEdit | None = None,
         timeout_s: float | None = None,
-        traces: bool = False,
-        probes: tuple[SourceProbe, ...] = (),
+        sources: SourceTask = AS_IT_IS,
     ) -> ReleaseRun:
-        source = self._source
+        source, edit = self._source, sources.edit
         self.runs.append(edit)
         log = ProbeLog()
         if edit is not None:
@@ -123,7 +121,7 @@ class EditedEngine:
         self._file.write_text(source)
         exec(compile(source, "/x/vllm/runner.py", "exec"), space)
         sys.modules[runner.__name__] = runner
-        probe_sources(probes, log)
+        probe_sources(sources.probes, log)
         tracer = LineTracer("vllm")
         with tracer.tracing():
             try:
@@ -131,7 +129,7 @@ class EditedEngine:
             except (TypeError, ValueError, NameError) as error:
                 return ReleaseRun(ending=Ending.FAILED, message=f"TypeError: {error}")
         inner = (Observation("step 1 total", text, text),)
-        lines = tracer.lines() if traces else {}
+        lines = tracer.lines() if sources.traces else {}
         return ReleaseRun(
             ending=Ending.FINISHED, inner=inner, steps=1, lines=lines, alike=log.alike()
         )

@@ -92,6 +92,21 @@ class SourceProbe(msgspec.Struct, frozen=True):
         return source[: self.start] + call.encode() + source[self.end :]
 
 
+class SourceTask(msgspec.Struct, frozen=True, kw_only=True):
+    """What is done with the engine's own source in a run.
+
+    edit: what it is before the run; traces: the lines of it that run are told
+    probes: of other expressions that are evaluated, which have the same value is told
+    """
+
+    edit: SourceEdit | None = None
+    traces: bool = False
+    probes: tuple[SourceProbe, ...] = ()
+
+
+AS_IT_IS = SourceTask()
+
+
 class Task(msgspec.Struct, frozen=True, kw_only=True):
     """Run this scenario under this plan, and write what came of it there.
 
@@ -101,8 +116,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     plain: what the model says in plain decoding, by request, if it computes that
     lands: the run, which holds one operation as long as it can, is forked at each gap that it comes
         to but the first, and lands it there: what comes of that is written beside the result
-    edit: what the engine's own code is before the run; traces: the lines of it that run are told
-    probes: of other expressions that are evaluated, which have the same value is told
+    sources: what is done with the engine's own
     """
 
     scenario: Scenario
@@ -114,9 +128,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     run_mode: RunMode = msgspec.field(default=RunMode.WHOLE, name="course")
     plain: dict[str, tuple[int, ...]] = {}
     lands: bool = False
-    edit: SourceEdit | None = None
-    traces: bool = False
-    probes: tuple[SourceProbe, ...] = ()
+    sources: SourceTask = AS_IT_IS
 
 
 # A number, or several: token ids, blocks, names of requests.

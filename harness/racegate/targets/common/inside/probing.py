@@ -21,6 +21,10 @@ _CALLED = "_racegate_probe"
 # Of what is neither a number nor a text only the truth can be compared.
 _PLAIN = (bool, int, float, str, type(None), np.generic)
 _CONTAINERS = (list, dict, tuple, set, frozenset)
+# Of what only computes; with another one the run fails, and nothing is said.
+_ERRORS = (
+    ArithmeticError, AttributeError, LookupError, NameError, RuntimeError, TypeError, ValueError
+)  # fmt: skip
 _Value = Callable[[], Any]
 
 
@@ -57,7 +61,7 @@ def _is_same(found: Any, other: _Value, *, is_test: bool) -> bool:
         return False
     try:
         value = other()
-    except Exception:  # noqa: BLE001 the engine's own code may raise anything
+    except _ERRORS:
         return False
     if not isinstance(value, known):
         return False

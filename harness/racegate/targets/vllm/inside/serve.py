@@ -132,12 +132,12 @@ class Host:
         delivered: dict[str, tuple[int, ...]] = {}
         has_converged = False
         tracer = LineTracer(plants.PACKAGE.partition(".")[0])
-        traced = tracer.tracing() if task.traces else nullcontext()
+        traced = tracer.tracing() if task.sources.traces else nullcontext()
         probed = ProbeLog()
         with Failure() as failure, traced, ExitStack() as watched:
-            if task.edit is not None:
-                edit_source(task.edit, self._memo)
-            probe_sources(task.probes, probed)
+            if task.sources.edit is not None:
+                edit_source(task.sources.edit, self._memo)
+            probe_sources(task.sources.probes, probed)
             watched.enter_context(watching(self._child.installed))
             on_turn = self._before_turns(pause, watched, task.run_mode)
             try:
@@ -153,7 +153,8 @@ class Host:
                 has_converged = True
         self._child.finish(failure.ending, int(bool(failure.message)), failure.message)
         self._tell(delivered, tracer.lines(), probed.alike(), has_converged=has_converged)
-        if self._child.installed.computes and task.edit is None and not task.probes:
+        is_own = task.sources.edit is None and not task.sources.probes
+        if self._child.installed.computes and is_own:
             self._teach()
 
     def _take(self, task: Task) -> None:
