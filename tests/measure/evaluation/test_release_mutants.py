@@ -26,9 +26,9 @@ from racegate.measure.evaluation.source.results import SourceOperator
 from racegate.scenario.spec import Scenario
 from racegate.targets.common.cell import EngineCell
 from racegate.targets.common.client import Engine
-from racegate.targets.common.inside.probing import ProbeLog, probe_sources
+from racegate.targets.common.inside.probing import ProbeTally, probe_sources
 from racegate.targets.common.inside.sources import LineTracer
-from racegate.targets.common.wire import AS_IT_IS, NOT_EDITED, ReleaseRun, SourceEdit, SourceTask
+from racegate.targets.common.wire import AS_IT_IS, NOT_EDITED, ReleaseRun, SourceEdit, SourceOptions
 
 RUNNER = """\
 LIMIT = 100
@@ -105,11 +105,11 @@ class EditedEngine:
         plan: Plan,
         *,
         timeout_s: float | None = None,
-        sources: SourceTask = AS_IT_IS,
+        sources: SourceOptions = AS_IT_IS,
     ) -> ReleaseRun:
         source, edit = self._source, sources.edit
         self.runs.append(edit)
-        log = ProbeLog()
+        log = ProbeTally()
         if edit is not None:
             assert edit.module == "vllm.runner"
             source = source[: edit.start] + edit.text + source[edit.end :]

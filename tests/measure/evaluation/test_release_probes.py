@@ -16,7 +16,7 @@ from racegate.measure.evaluation.foreign.edits import release_edits
 from racegate.measure.evaluation.foreign.probes import ProbedMutants, probed_mutants
 from racegate.measure.evaluation.source.results import SourceMutant
 from racegate.measure.evaluation.source.sources import mutants_by
-from racegate.targets.common.inside.probing import ProbeLog, probe_sources
+from racegate.targets.common.inside.probing import ProbeTally, probe_sources
 
 NAME = "small_probed"
 # A function of three numbers and a list of them, of which everything is computed.
@@ -63,7 +63,7 @@ def test_an_edit_that_is_alike_changes_nothing(
     every = {one.key: one for one in mutants_of(SOURCE)}
     plain = [called(SOURCE, one) for one in calls]
     exec(compile(SOURCE, str(module.__file__), "exec"), vars(module))
-    log, found = ProbeLog(), probed(SOURCE)
+    log, found = ProbeTally(), probed(SOURCE)
     probe_sources(found.probes, log)
     assert [module.work(*one) for one in calls] == plain, "to look changes nothing"
     for key in found.of(log.alike()):
@@ -115,7 +115,7 @@ def test_no_other_memory_is_read() -> None:
 
 
 def test_an_error_or_a_tensor_is_another_value() -> None:
-    log = ProbeLog()
+    log = ProbeTally()
     thing = object()
     assert log.value(0, lambda: 1, lambda: 1 // 0, is_test=False) == 1
     assert log.value(1, lambda: thing, lambda: thing, is_test=True) is thing
@@ -127,6 +127,6 @@ def test_an_error_or_a_tensor_is_another_value() -> None:
 
 def test_one_that_no_run_comes_by_is_not_alike(module: ModuleType) -> None:
     exec(compile(SOURCE, str(module.__file__), "exec"), vars(module))
-    log = ProbeLog()
+    log = ProbeTally()
     probe_sources(probed(SOURCE).probes, log)
     assert log.alike() == ()

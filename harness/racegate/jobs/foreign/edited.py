@@ -23,8 +23,8 @@ from racegate.targets.common.wire import (
     NOT_EDITED,
     ReleaseRun,
     SourceEdit,
+    SourceOptions,
     SourceProbe,
-    SourceTask,
 )
 
 # A run that an edit keeps from ending, in seconds beside those of the release's own run.
@@ -64,7 +64,7 @@ class _EditedRuns:
     timeout_s: float
 
     def run(self, scenario: Scenario, plan: Plan) -> ReleaseRun:
-        sources = SourceTask(edit=self.edit)
+        sources = SourceOptions(edit=self.edit)
         return self.engine.run(scenario, plan, sources=sources, timeout_s=self.timeout_s)
 
 
@@ -86,7 +86,9 @@ class EditedRelease:
             begun = monotonic()
             judged = self._judge(engine, scenario)
             run_s = monotonic() - begun
-            traced = engine.run(scenario, Plan(is_recording=False), sources=SourceTask(traces=True))
+            traced = engine.run(
+                scenario, Plan(is_recording=False), sources=SourceOptions(traces=True)
+            )
             self._recorded[scenario.name] = RecordedScenario(
                 scenario=scenario,
                 base=compared_run(judged, result_of(judged, scenario.name)),
@@ -105,7 +107,7 @@ class EditedRelease:
         own wherever a recorded scenario comes by; none if to evaluate them has changed something.
         """
         plan, known = Plan(is_recording=False), self._recorded[name]
-        sources = SourceTask(probes=probes)
+        sources = SourceOptions(probes=probes)
         probed = self.opened.engine.run(known.scenario, plan, sources=sources)
         return probed.alike if probed.inner == known.base.seen else ()
 

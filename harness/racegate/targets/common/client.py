@@ -24,7 +24,7 @@ from racegate.targets.common.wire import (
     Observed,
     ReleaseRun,
     RunMode,
-    SourceTask,
+    SourceOptions,
     Task,
 )
 
@@ -67,7 +67,7 @@ class Engine:
         plant: Observed | None = None,
         spoils: str = "",
         timeout_s: float | None = None,
-        sources: SourceTask = AS_IT_IS,
+        sources: SourceOptions = AS_IT_IS,
     ) -> ReleaseRun:
         """One run in a process of its own. plant, spoils: what is made wrong behind the runner's
             back, spoils as a pattern of the names of tensors

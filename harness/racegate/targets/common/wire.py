@@ -92,7 +92,7 @@ class SourceProbe(msgspec.Struct, frozen=True):
         return source[: self.start] + call.encode() + source[self.end :]
 
 
-class SourceTask(msgspec.Struct, frozen=True, kw_only=True):
+class SourceOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What is done with the engine's own source in a run.
 
     edit: what it is before the run; traces: the lines of it that run are told
@@ -104,7 +104,7 @@ class SourceTask(msgspec.Struct, frozen=True, kw_only=True):
     probes: tuple[SourceProbe, ...] = ()
 
 
-AS_IT_IS = SourceTask()
+AS_IT_IS = SourceOptions()
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
@@ -128,7 +128,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     run_mode: RunMode = msgspec.field(default=RunMode.WHOLE, name="course")
     plain: dict[str, tuple[int, ...]] = {}
     lands: bool = False
-    sources: SourceTask = AS_IT_IS
+    sources: SourceOptions = AS_IT_IS
 
 
 # A number, or several: token ids, blocks, names of requests.

@@ -15,7 +15,7 @@ from itertools import takewhile
 
 import msgspec
 
-from racegate.measure.evaluation.foreign.edits import SourceText
+from racegate.measure.evaluation.foreign.edits import SourceSpans
 from racegate.measure.evaluation.source.results import Edit, SourceMutant
 from racegate.targets.common.wire import SourceProbe
 
@@ -45,7 +45,7 @@ def probed_mutants(
     """Of those whose edit is in an expression that only computes. sources, modules: by file"""
     by_place: defaultdict[tuple[str, int, int, bool], list[tuple[str, str]]] = defaultdict(list)
     for file, source in sources.items():
-        text = SourceText(source)
+        text = SourceSpans(source)
         tree = ast.parse(source)
         for mutant in mutants:
             if mutant.file == file and (found := _probed(text, tree, mutant.edit)) is not None:
@@ -58,7 +58,7 @@ def probed_mutants(
     return ProbedMutants(probes, tuple(key for some in by_place.values() for _, key in some))
 
 
-def _probed(text: SourceText, tree: ast.Module, edit: Edit) -> tuple[int, int, bool, str] | None:
+def _probed(text: SourceSpans, tree: ast.Module, edit: Edit) -> tuple[int, int, bool, str] | None:
     """(start, end, whether it is a test, what the edit makes of it) of the largest expression that
     only computes; None if there is none.
     """
@@ -83,7 +83,7 @@ def _probed(text: SourceText, tree: ast.Module, edit: Edit) -> tuple[int, int, b
     return start, end, is_test, ast.unparse(other)
 
 
-def _way(text: SourceText, tree: ast.Module, edit: Edit) -> Iterator[ast.AST]:
+def _way(text: SourceSpans, tree: ast.Module, edit: Edit) -> Iterator[ast.AST]:
     """From the module down to the smallest node that has all of an edit in it."""
     node: ast.AST | None = tree
     while node is not None:

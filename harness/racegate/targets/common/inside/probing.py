@@ -28,7 +28,7 @@ _ERRORS = (
 _Value = Callable[[], Any]
 
 
-class ProbeLog:
+class ProbeTally:
     """What was found out of other expressions, which are known by their numbers."""
 
     def __init__(self) -> None:
@@ -70,7 +70,7 @@ def _is_same(found: Any, other: _Value, *, is_test: bool) -> bool:
     return type(found) is type(value) and bool(found == value)
 
 
-def probe_sources(probes: Sequence[SourceProbe], log: ProbeLog) -> None:
+def probe_sources(probes: Sequence[SourceProbe], log: ProbeTally) -> None:
     """Gives functions the code that evaluates the other expressions too. Numbers of others go
     through all probes, in their order.
     """

@@ -36,7 +36,7 @@ from racegate.order.ranges import Ranges
 from racegate.targets.common.inside.convergence import Converged, Heard, Memory
 from racegate.targets.common.inside.listener import EngineListener
 from racegate.targets.common.inside.prefix_server import ForkedLandings, Pause, PrefixServer
-from racegate.targets.common.inside.probing import ProbeLog, probe_sources
+from racegate.targets.common.inside.probing import ProbeTally, probe_sources
 from racegate.targets.common.inside.serve import Failure, observations, serve
 from racegate.targets.common.inside.session import EngineSession
 from racegate.targets.common.inside.sources import LineTracer, edit_source
@@ -133,7 +133,7 @@ class Host:
         has_converged = False
         tracer = LineTracer(plants.PACKAGE.partition(".")[0])
         traced = tracer.tracing() if task.sources.traces else nullcontext()
-        probed = ProbeLog()
+        probed = ProbeTally()
         with Failure() as failure, traced, ExitStack() as watched:
             if task.sources.edit is not None:
                 edit_source(task.sources.edit, self._memo)
