@@ -90,7 +90,7 @@ class Engine:
             told = self._ask(task, timeout_s)
         else:
             told = self._held(task, base, timeout_s)
-        if plan.is_recording and sources.edit is None:
+        if plan.is_recording and sources == AS_IT_IS:
             self._base, self._has_baseline, self._landed = (scenario, told), None, {}
         return told
 
