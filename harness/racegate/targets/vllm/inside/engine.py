@@ -109,7 +109,8 @@ def start(folder: Path, asked: Cell) -> Any:
         "kernel_config": standins.plain_kernels(),
     }
     given = {k: v for k, v in arguments.items() if k in known and v is not None}
-    return LLMEngine.from_engine_args(EngineArgs(**given))
+    own = standins.own_arguments(asked.arguments, known)
+    return LLMEngine.from_engine_args(EngineArgs(**given | own))
 
 
 def runner_of(engine: Any) -> Any:
