@@ -17,6 +17,7 @@ from racegate.targets.vllm.wire import (
     TEMPERATURE_MAX,
     TOKENS_MAX,
     CaptureMode,
+    ConnectorKind,
     DraftMode,
     LayerMode,
     ModelRunner,
@@ -46,6 +47,7 @@ _NAMED = {
     "graphs": ("--graphs", "graphs-"),
     "layers": ("--layers", ""),
     "positions": ("--positions", ""),
+    "connector": ("--connector", "connector-"),
 }
 
 
@@ -53,7 +55,8 @@ class Cell(EngineCell, frozen=True, kw_only=True, tag="vllm", tag_field="of"):
     """A release of vLLM with one of its runners. fidelity: whether its model computes
 
     drafts: that a request has in a step at most, 0 for no speculation; drafter, draft_mode: what
-    proposes them, and how; graphs: what is captured; layers, positions: of the model
+    proposes them, and how; graphs: what is captured; layers, positions: of the model; connector: to
+    the host's memory
     """
 
     runner: ModelRunner
@@ -65,6 +68,7 @@ class Cell(EngineCell, frozen=True, kw_only=True, tag="vllm", tag_field="of"):
     graphs: CaptureMode = CaptureMode.NONE
     layers: LayerMode = LayerMode.HYBRID
     positions: PositionMode = PositionMode.TEXT
+    connector: ConnectorKind = ConnectorKind.NONE
 
     @property
     def settings(self) -> tuple[str, ...]:
@@ -123,6 +127,8 @@ class Cell(EngineCell, frozen=True, kw_only=True, tag="vllm", tag_field="of"):
     def _cannot_offer(self, scenario: Scenario) -> str:
         """Where what the scenario is about needs other settings."""
         expect, free = scenario.expect, scenario.free_blocks
+        if (expect.saves or expect.loads) and self.connector is ConnectorKind.NONE:
+            return "it needs a tier in the host's memory: --connector simple"
         if expect.prefix_hits and self.mode is StateMode.NONE:
             return "it needs cached prefixes: --cache-mode align"
         is_drawn = self.draft_mode is DraftMode.PROBABILISTIC and self.drafts

@@ -14,6 +14,7 @@ from racegate.targets.vllm.wire import DRAFTS_USUAL
 
 # Of attention's metadata, on the host, by the names of several releases.
 _HOST_LENGTHS = ("seq_lens_cpu_upper_bound", "_seq_lens_cpu", "_num_computed_tokens_cpu")
+TAGS = "page tags"
 _SUFFIX = re.compile(r"-[0-9a-f]{8}$")
 
 
@@ -229,7 +230,24 @@ def find_wrong(watch: RunnerWatch) -> list[Wrong]:
             used, true = values.get("blocks"), values["asked"]
             assert isinstance(used, list) and isinstance(true, list)
             found.append(Wrong(step=step, what="blocks to zero", used=used, true=true))
+        elif name == TAGS:
+            found += wrong_tags(step, values)
     return found
+
+
+def wrong_tags(step: int, values: Values) -> list[Wrong]:
+    """Places of a request's context where its pages have something else: its blocks were not
+    loaded, or are another's, or were zeroed or written by somebody else behind that.
+    """
+    rows, tags = values["rows"], values.get("tags")
+    if not isinstance(tags, list):
+        return []
+    assert isinstance(rows, list)
+    return [
+        Wrong(step=step, what=f"page of request {request}", used=[place, *tag], true=[place])
+        for request, (place, *tag) in zip(rows, tags, strict=True)
+        if place >= 0
+    ]
 
 
 def _wrong_counts(step: int, values: Values, watch: RunnerWatch) -> list[Wrong]:
