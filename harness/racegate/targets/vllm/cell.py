@@ -129,6 +129,10 @@ class Cell(EngineCell, frozen=True, kw_only=True, tag="vllm", tag_field="of"):
         expect, free = scenario.expect, scenario.free_blocks
         if (expect.saves or expect.loads) and self.connector is ConnectorKind.NONE:
             return "it needs a tier in the host's memory: --connector simple"
+        if self.connector is not ConnectorKind.NONE and self.mode is StateMode.NONE:
+            return "a connector needs cached prefixes: --cache-mode align"
+        if self.connector is not ConnectorKind.NONE and self.graphs is not CaptureMode.NONE:
+            return "tags of pages are not read in graphs: --graphs none"
         if expect.prefix_hits and self.mode is StateMode.NONE:
             return "it needs cached prefixes: --cache-mode align"
         is_drawn = self.draft_mode is DraftMode.PROBABILISTIC and self.drafts

@@ -86,9 +86,7 @@ def copy_at_once() -> None:
 
 
 def watch_transfers(watch: RunnerWatch, scheduled: Any) -> None:
-    """What the scheduler wants moved in a step: counts blocks, by pairs of the device's and the
-    host's.
-    """
+    """What the scheduler wants moved in a step: counts pairs of blocks, or jobs."""
     metadata = getattr(scheduled, "kv_connector_metadata", None)
     if metadata is None:
         return
@@ -112,4 +110,5 @@ def _moves(metadata: Any) -> tuple[list[list[int]], list[list[int]]]:
 
 
 def _of_job(device: Any, host: Any) -> list[int]:
-    return [*map(int, device.block_ids), -1, *map(int, host.block_ids)]
+    """Blocks of the device, and then those of the host."""
+    return [*map(int, device.block_ids), *map(int, host.block_ids)]

@@ -70,6 +70,7 @@ class PageTags:
         self, cache: Tensor, told: list[Tensor], names: list[str], tokens: Tensor, hidden: Tensor
     ) -> None:
         wrong = torch.empty((len(names), 3), dtype=torch.int64, device="cuda")
+        self.session.session.drain()  # what was asked for until here may not have been done yet
         with self.session.own():
             memory = self.session.memory_of(cache)
             known = Rows(*(self.session.memory_of(one) for one in told))
