@@ -11,16 +11,19 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 import racegate.jobs.gate
+from racegate.check import subject
 from racegate.check.checker import Checker
 from racegate.check.findings import digest_of
 from racegate.check.repro.search import search
 from racegate.check.selfcheck import (
     CANARIES,
     SelfCheck,
+    TwiceRun,
     boundary_digests,
     canary_scenario,
     chosen_twice,
@@ -30,6 +33,7 @@ from racegate.check.selfcheck import (
 )
 from racegate.cli.app import app
 from racegate.cli.fuzz import exit_code_of
+from racegate.device.virtual.compiled import COMPILED_VARIABLE, is_refused
 from racegate.engine.rows.parts import RowParts
 from racegate.explore.generate import generate, seeded
 from racegate.faults.catalogue import find_fault
@@ -43,6 +47,8 @@ from racegate.jobs.generated import CampaignSpec, look_at
 from racegate.jobs.stores.folder import STATE_FILE
 from racegate.jobs.stores.records import CampaignState
 from racegate.scenario.spec import Abort, Gap, OwnScenario, Request
+from racegate_kernels.backend import EAGER
+from racegate_kernels.numerics import Array
 from support import SCENARIOS, checker, scenario
 
 FINISH = "finish-and-condense"
@@ -155,6 +161,27 @@ class TestRunsMadeTwice:
         result = small_gate(FINISH)
         assert result.exit_code == 0
         assert (result.selfcheck.double_runs, result.selfcheck.mismatches) == (1, 0)
+
+    def test_the_second_run_is_in_python(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.delenv(COMPILED_VARIABLE, raising=False)
+        assert TwiceRun(checker(FINISH), None).again() == SelfCheck(double_runs=1, both_cores=1)
+        monkeypatch.setenv(COMPILED_VARIABLE, "0")
+        assert TwiceRun(checker(FINISH), None).again() == SelfCheck(double_runs=1)
+
+    def test_a_core_that_is_not_its_python_is_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """What differs only in C is no run that does not repeat itself."""
+        monkeypatch.delenv(COMPILED_VARIABLE, raising=False)
+
+        def one_off(x: Array, weight: Array, bias: Array | None = None) -> Array:
+            return EAGER.linear(x, weight, bias) + np.uint32(1)
+
+        wrong = dataclasses.replace(EAGER, linear=one_off)
+        monkeypatch.setattr(subject, "host_backend", lambda: EAGER if is_refused() else wrong)
+        check = TwiceRun(checker(FINISH), None).again()
+        assert (check.double_runs, check.mismatches, check.both_cores) == (1, 1, 1)
+        assert not check.is_sound
+        (problem,) = check.problems
+        assert f"{FINISH}: a run in C and one in Python (`racegate --no-core`" in problem
 
     def test_every_field_of_every_boundary_is_hashed(self) -> None:
         run = checker(FINISH).execute()

@@ -22,6 +22,7 @@ from support import SCENARIOS
 ACTION = ".github/actions/gate/action.yml"
 WORKFLOW = ".github/workflows/gate.yml"
 EVIDENCE = ".github/workflows/evidence.yml"
+WHEELS = ".github/workflows/wheels.yml"
 RACEGATE = (
     f'#!/bin/sh\nexec {sys.executable} -c "from racegate.cli.start import main; main()" "$@"\n'
 )
@@ -63,6 +64,7 @@ def ran(
         (ACTION, "github-actions"),
         (WORKFLOW, "github-workflows"),
         (EVIDENCE, "github-workflows"),
+        (WHEELS, "github-workflows"),
     ],
 )
 def test_they_are_valid(path: str, schema: str) -> None:

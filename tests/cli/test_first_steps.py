@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import tomllib
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
@@ -48,13 +49,27 @@ def test_the_doctor_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "absent GPU none to do: get one" in said
 
 
-def test_the_doctor_says_which_exact_kernels_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_doctor_says_what_is_in_c(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("RACEGATE_COMPILED", raising=False)
-    assert "ok exact kernels in C" in looked_at(monkeypatch, canaries_found=3)[1]
+    assert (
+        "ok compiled core kernels, checkpoints in C, compiled here"
+        in looked_at(monkeypatch, canaries_found=3)[1]
+    )
     monkeypatch.setenv("RACEGATE_COMPILED", "0")
     code, said = looked_at(monkeypatch, canaries_found=3)
     assert code == 0
-    assert "exact kernels in Python, which is slower: RACEGATE_COMPILED=0" in said
+    assert "compiled core kernels in Python, which is slower: RACEGATE_COMPILED=0" in said
+
+
+def test_an_option_refuses_the_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the command and of whatever it starts."""
+    monkeypatch.setenv("RACEGATE_COMPILED", "1")
+    monkeypatch.setattr(doctor, "plant_canaries", lambda look: SelfCheck())
+    done = CliRunner().invoke(app, ["--no-core", "doctor"])
+    assert "checkpoints in Python, which is slower: RACEGATE_COMPILED=0" in " ".join(
+        done.output.split()
+    )
+    assert os.environ["RACEGATE_COMPILED"] == "0"
 
 
 def test_canaries_that_are_lost_are_no_pass(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,7 @@ import racegate_kernels
 from racegate.check.checker import Checkers
 from racegate.check.forking import left_the_same
 from racegate.device.virtual import compiled
+from racegate.device.virtual.compiled import CorePart
 from racegate.explore.strategies import held_scenarios
 from racegate.faults.catalogue import FAULTS
 from racegate.faults.fault import Fault
@@ -167,14 +168,46 @@ def test_a_kernel_whose_python_was_changed_is_judged_as_it_stands(
     kernel = tmp_path / "kernels" / "linear.py"
     kernel.write_text(kernel.read_text().replace("bias", "bias_", 1))
     assert compiled.host_backend() is EAGER
-    assert "was changed" in compiled.why_eager()
+    assert "was changed" in compiled.why_python()[CorePart.KERNELS]
+    assert CorePart.CHECKPOINTS not in compiled.why_python()
 
 
-def test_the_kernels_in_c_are_of_the_python_that_is_here() -> None:
-    """If this fails, a kernel's Python was changed: compare the twins (tests/kernels and this file
-    with the digest below), and write it into WRITTEN_AFTER.
+def test_a_walk_whose_python_was_changed_is_walked_as_it_stands(
+    forgotten: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Else a change to checkpoints would go untried, and their mutants unnoticed."""
+    monkeypatch.delenv(compiled.COMPILED_VARIABLE, raising=False)
+    assert compiled.compiled_walk() is not None
+    changed = tmp_path / "check" / "checkpoint.py"
+    changed.parent.mkdir()
+    text = (compiled.RACEGATE / "check" / "checkpoint.py").read_text()
+    changed.write_text(text.replace("items[:] = content", "items.extend(content)"))
+    monkeypatch.setattr(compiled, "RACEGATE", tmp_path)
+    compiled._loaded.cache_clear()
+    assert compiled.compiled_walk() is None
+    assert in_c(compiled.host_backend())
+    assert "was changed" in compiled.why_python()[CorePart.CHECKPOINTS]
+
+
+@pytest.mark.parametrize("part", CorePart)
+def test_what_is_in_c_is_of_the_python_that_is_here(part: CorePart) -> None:
+    """If this fails, the Python of a part was changed: compare the twins (kernels: tests/kernels
+    and this file; checkpoints: tests/check/test_checkpoint.py; both with the digest below), and
+    write it into WRITTEN_AFTER.
     """
-    assert compiled.sources_digest() == compiled.WRITTEN_AFTER
+    assert compiled.python_digest(part) == compiled.WRITTEN_AFTER[part]
+
+
+def test_a_core_that_is_refused_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(compiled.COMPILED_VARIABLE, raising=False)
+    with compiled.refused_core():
+        assert compiled.host_backend() is EAGER
+        assert compiled.compiled_walk() is None
+    assert in_c(compiled.host_backend())
+    monkeypatch.setenv(compiled.COMPILED_VARIABLE, "0")
+    with compiled.refused_core():
+        assert compiled.host_backend() is EAGER
+    assert compiled.host_backend() is EAGER
 
 
 def test_without_a_compiler_the_eager_twins_do_the_work(
@@ -184,11 +217,11 @@ def test_without_a_compiler_the_eager_twins_do_the_work(
         raise BadInput("no C compiler")
 
     monkeypatch.delenv(compiled.COMPILED_VARIABLE, raising=False)
-    monkeypatch.setattr(compiled, "compiled", none)
+    monkeypatch.setattr(compiled, "core_library", none)
     assert compiled.host_backend() is EAGER
-    assert compiled.why_eager() == "no C compiler"
+    assert compiled.why_python() == dict.fromkeys(CorePart, "no C compiler")
     monkeypatch.setenv(compiled.COMPILED_VARIABLE, "0")
-    assert compiled.why_eager() == "RACEGATE_COMPILED=0"
+    assert compiled.why_python() == dict.fromkeys(CorePart, "RACEGATE_COMPILED=0")
 
 
 def test_a_machine_without_a_compiler_says_the_same(tmp_path: Path) -> None:

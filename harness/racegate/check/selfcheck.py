@@ -17,6 +17,12 @@ import numpy as np
 
 from racegate.check.checker import Checker
 from racegate.check.findings import is_of_the_end
+from racegate.device.virtual.compiled import (
+    COMPILED_VARIABLE,
+    CorePart,
+    refused_core,
+    why_python,
+)
 from racegate.faults.catalogue import find_fault
 from racegate.faults.fault import Fault
 from racegate.history.finding import FindingKind
@@ -40,6 +46,7 @@ class SelfCheck(msgspec.Struct, frozen=True, kw_only=True):
 
     canaries: planted faults looked for; canaries_found: those that showed all they had to
     double_runs: runs made twice; mismatches: those that were not the same
+    both_cores: of them, made in C at first and in Python then
     problems: what is wrong with the harness, in words
     """
 
@@ -47,6 +54,7 @@ class SelfCheck(msgspec.Struct, frozen=True, kw_only=True):
     canaries_found: int = 0
     double_runs: int = 0
     mismatches: int = 0
+    both_cores: int = 0
     problems: tuple[str, ...] = ()
 
     @property
@@ -64,6 +72,7 @@ def together(checks: Iterable[SelfCheck]) -> SelfCheck:
             canaries_found=total.canaries_found + check.canaries_found,
             double_runs=total.double_runs + check.double_runs,
             mismatches=total.mismatches + check.mismatches,
+            both_cores=total.both_cores + check.both_cores,
             problems=total.problems + check.problems,
         )
     return total
@@ -204,7 +213,8 @@ def _digest(value: object) -> bytes:
 
 class TwiceRun:
     """A scenario run once before the job looks at it, and once after: the same, or something in the
-    harness remembers or draws.
+    harness remembers or draws. What is in C does its part in the first run, not in the second: the
+    same too, or it is not what its Python says.
     """
 
     def __init__(
@@ -213,16 +223,23 @@ class TwiceRun:
         self._checker = checker
         self._fault = fault
         self._schedule = schedule
-        self._first = checker.execute(fault=fault, schedule=schedule)
+        self._first = self._run()
+
+    def _run(self) -> Run:
+        return self._checker.execute(fault=self._fault, schedule=self._schedule)
 
     def again(self) -> SelfCheck:
         """Runs it again and compares every boundary, and what was issued in which order."""
-        second = self._checker.execute(fault=self._fault, schedule=self._schedule)
-        difference = difference_of(self._first, second)
+        both_cores = int(CorePart.KERNELS not in why_python())
+        with refused_core():
+            difference = difference_of(self._first, self._run())
         if difference is None:
-            return SelfCheck(double_runs=1)
-        text = f"{self._checker.scenario.name}: two runs of the same schedule differ: {difference}"
-        return SelfCheck(double_runs=1, mismatches=1, problems=(text,))
+            return SelfCheck(double_runs=1, both_cores=both_cores)
+        what = "two runs of the same schedule"
+        if both_cores and difference_of(self._first, self._run()) is None:
+            what = f"a run in C and one in Python (`racegate --no-core`, {COMPILED_VARIABLE}=0)"
+        text = f"{self._checker.scenario.name}: {what} differ: {difference}"
+        return SelfCheck(double_runs=1, mismatches=1, both_cores=both_cores, problems=(text,))
 
 
 def difference_of(first: Run, second: Run) -> str | None:

@@ -314,8 +314,17 @@ def options(
         bool | None,
         typer.Option("--version", callback=print_version, is_eager=True, help="Say which it is."),
     ] = None,
+    no_core: Annotated[
+        bool | None,
+        typer.Option(
+            "--no-core", help="Nothing in C for our own engine, as RACEGATE_COMPILED=0: slower."
+        ),
+    ] = None,
 ) -> None:
     """What stands before a command."""
+    if no_core:
+        # Workers and children are to do as this process does.
+        os.environ["RACEGATE_COMPILED"] = "0"
 
 
 def main() -> None:

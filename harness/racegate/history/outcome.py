@@ -70,6 +70,14 @@ class Comparison(StrictStruct, frozen=True, kw_only=True):
         """What the change shows and the base does not."""
         return (*(() if self.changed is None else (self.changed,)), *self.new)
 
+    def replayed_by(self, command: str) -> Comparison:
+        """The same, where a finding that no hold shows is shown again by this command."""
+        changed, *new = (
+            one if one is None or one.replay else msgspec.structs.replace(one, replay=command)
+            for one in (self.changed, *self.new)
+        )
+        return msgspec.structs.replace(self, changed=changed, new=tuple(new))
+
     @property
     def code(self) -> ExitCode:
         """What a gate ends with that asks for this scenario alone: what base and change have in

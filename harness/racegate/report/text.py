@@ -168,9 +168,10 @@ def print_selfcheck(console: Console, check: SelfCheck) -> None:
     """What a job found out about itself."""
     for problem in check.problems:
         console.print(line(("broken harness", "bold magenta"), f": {problem}"))
+    in_c = f" ({check.both_cores} in C and in Python)" if check.both_cores else ""
     console.print(
         f"self-check: {check.canaries_found} of {many(check.canaries, 'canary')} found, "
-        f"{many(check.double_runs, 'run')} made twice, {check.mismatches} of them different"
+        f"{many(check.double_runs, 'run')} made twice{in_c}, {check.mismatches} of them different"
     )
 
 

@@ -63,9 +63,13 @@ OFFERED = [
     (SourceOperator.FIELD, "a.b[c] = a.b[d]", {"pass"}),
     (SourceOperator.CLAMP, "x = a.clip(0, b)", {"x = a", "x = a.clip(0, b + 1)"}),
     (SourceOperator.CLAMP, "x = min(a, b)", {"x = min(a, b + 1)"}),
+    (SourceOperator.CLAMP, "x = min(a, b,)", {"x = min(a, b + 1,)"}),
     (SourceOperator.BRANCH, "x = a if b else -c.d", {"x = a", "x = -c.d"}),
     (SourceOperator.BRANCH, "x = np.where(a, b, -1).max()", {"x = b.max()", "x = (-1).max()"}),
     (SourceOperator.BRANCH, "x = a and b", {"x = a", "x = b"}),
+    (SourceOperator.BRANCH, "x = (a := b) and c", {"x = (a := b)", "x = c"}),
+    (SourceOperator.BRANCH, "x = a and (b\n or c)", {
+        "x = a", "x = (b or c)", "x = a and (b)", "x = a and (c)"}),
     (SourceOperator.RESET, "a.b = None", {"pass"}),
     (SourceOperator.RESET, "a.clear()", {"pass"}),
 ]  # fmt: skip

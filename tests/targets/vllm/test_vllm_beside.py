@@ -190,6 +190,36 @@ def test_only_what_the_base_has_not_makes_the_gate_red(
     assert f"{word} vLLM 1.0 v1 none: 1 scenario" in done.output
 
 
+def test_what_differs_has_a_command_that_shows_it_again(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also a conflict for whose landings nobody looked: no hold shows it."""
+    releases = TwoReleases(Wait.BEFORE, Wait.BEHIND)
+    gate(releases, monkeypatch, "--path", ".", "--against", "1.0", "--runs", "0")
+    (result,) = json.loads(Path("out.json").read_text())["results"]
+    commands = {one["replay"] for one in result["comparison"]["new"]}
+    (command,) = commands
+    assert "--against 1.0 --runs 0" in command
+    asked = [*command.split()[1:], "--log", "log"]
+    done = CliRunner().invoke(app, asked)
+    assert done.exit_code == ExitCode.FINDING, done.output
+    assert "NEW CONFLICT" in done.output
+    releases.waits[True] = Wait.BEFORE
+    assert CliRunner().invoke(app, asked).exit_code == 0
+    held = CliRunner().invoke(app, [*asked, "--hold", "a@1 until b@2"])
+    assert held.exit_code == ExitCode.BAD_INPUT
+    assert "--hold is for one version" in held.output
+
+
+def test_a_changed_value_has_it_too_and_a_landing_keeps_its_own() -> None:
+    base = base_of(ran(observed(1, "seen", n=1)))
+    changed = beside(base, ran(observed(1, "seen", n=2))).replayed_by("racegate vllm run x")
+    assert [one.replay for one in changed.findings] == ["racegate vllm run x"]
+    new = msgspec.structs.replace(changed.findings[0], replay="racegate vllm run x --hold y")
+    again = Comparison(base="1.0", new=(new,)).replayed_by("racegate vllm run x")
+    assert again.findings == (new,)
+
+
 def test_a_base_is_run_once_until_something_that_decides_it_is_another(
     checkout: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from shlex import quote
+from typing import Annotated, NamedTuple
 
 import msgspec
 import typer
@@ -39,6 +40,7 @@ from racegate.cli.options import (
     StrictOption,
     WitnessesOption,
     benign_of,
+    fail,
     folder_of_scripts,
     loaded_scripts_for,
     say_written,
@@ -73,7 +75,7 @@ from racegate.scenario.spec import Scenario
 from racegate.scenario.untrusted.text import many
 from racegate.targets.common.environment import EnginePackage
 from racegate.targets.common.judge import RUNS_MAX, ReleaseVerdict, judge, judge_under
-from racegate.targets.common.result import result_of
+from racegate.targets.common.result import replay_command, result_of
 from racegate.targets.common.witnesses.witness import (
     ReleaseWitness,
     every_witness_of,
@@ -147,6 +149,7 @@ def run(
     cell: ReleaseCell,
     *,
     hold: HoldOption = None,
+    against: AgainstOption = None,
     runs: RunsOption = RUNS_MAX,
     strict: StrictOption = None,
     witness: WitnessesOption = None,
@@ -156,8 +159,11 @@ def run(
     json: JsonOption = None,
 ) -> None:
     """Run one scenario, eagerly and with the landings of what races, or with holds; judge it."""
+    if hold is not None and against is not None:
+        fail("--hold is for one version: it cannot be compared with --against")
     packaging = kind_of(cell).packaging
     loaded = load_for(packaging.title, script_file(scenario, packaging.name))
+    bases = _bases(cell, against, runs, log, [loaded])
     with started(cell, log) as opened:
         if hold is None:
             judged = _judged(opened, loaded, runs)
@@ -169,11 +175,11 @@ def run(
         title = f"{loaded.name} on {opened.cell.title}"
         write_run_trace(trace_out, partial(opened.runs.run, loaded), title)
     _write(witness, judged, loaded)
-    place = str(scenario)
-    result = result_of(judged, place)
+    result = _beside(judged, str(scenario), bases)
     write_results_page(html, [result])
-    tell(json, result, lambda: print_engine_verdict(stdout_console(), judged, place))
-    raise typer.Exit(exit_code([judged.verdict], benign=benign_of(strict)))
+    tell(json, result, lambda: _print_judged(judged, result, str(scenario), {}))
+    code = exit_code([judged.verdict], benign=benign_of(strict))
+    raise typer.Exit(code if result.comparison is None else result.comparison.code)
 
 
 @with_ci
@@ -205,22 +211,20 @@ def gate(
     folder = folder_of_scripts(scenarios, packaging.name)
     loaded = without(loaded_scripts_for(packaging.title, folder), left_out)
     loaded = loaded if scenarios is not None else fitting(loaded, cell.cannot_run)
-    bases, of_base = {}, None if against is None else base_cell(cell, against)
     if changed:
+        of_base = None if against is None else base_cell(cell, against)
         lines = None if of_base is None else KnownLines(of_base, lambda: started(of_base, log))
         loaded = changed_only(loaded, cell, lines)
-    if of_base is not None:
-        base = _reopened(of_base, runs, log)
-        bases = Bases(base, settings=(runs,)).judged([scenario for _, scenario in loaded])
+    bases = _bases(cell, against, runs, log, [scenario for _, scenario in loaded])
     shown: list[RunResult] = []
     reasons = ci.reasons()
     with _reopened(cell, runs, log) as engine:
         for place, scenario in loaded:
             found = engine.judge(scenario)
             judged.append((place, found))
-            shown.append(_beside(found, str(place), bases.get(scenario.name)))
+            shown.append(_beside(found, str(place), bases))
             _write(witness, found, scenario)
-            if json != "-" and (verbose or bases):
+            if json != "-" and (verbose or bases is not None):
                 _print_judged(found, shown[-1], str(place), reasons)
             else:
                 _progress(f"{found.scenario}: {found.text}")
@@ -287,12 +291,35 @@ def _reopened(cell: ReleaseCell, runs: int, log: Path | None) -> ReopenedEngine:
     )
 
 
-def _beside(found: ReleaseVerdict, place: str, base: ComparedRun | None) -> RunResult:
-    """The result, beside that of the base if there is one."""
+class _Bases(NamedTuple):
+    """What scenarios are compared with. against: the base as it was given; judged: by name"""
+
+    against: str
+    judged: dict[str, ComparedRun]
+
+
+def _bases(
+    cell: ReleaseCell,
+    against: str | None,
+    runs: int,
+    log: Path | None,
+    scenarios: Sequence[Scenario],
+) -> _Bases | None:
+    """Scenarios on the base, if there is one. Raises BadInputError if it does not start."""
+    if against is None:
+        return None
+    base = _reopened(base_cell(cell, against), runs, log)
+    return _Bases(against, Bases(base, settings=(runs,)).judged(scenarios))
+
+
+def _beside(found: ReleaseVerdict, place: str, bases: _Bases | None) -> RunResult:
+    """The result, beside that of the base if there is one. place: of the script, for commands"""
     result = result_of(found, place)
-    if base is None:
+    if bases is None:
         return result
-    return msgspec.structs.replace(result, comparison=compare(base, compared_run(found, result)))
+    beside = compare(bases.judged[found.scenario], compared_run(found, result))
+    command = f"{replay_command(found, place, ())} --against {quote(bases.against)} --runs 0"
+    return msgspec.structs.replace(result, comparison=beside.replayed_by(command))
 
 
 def _print_judged(found: ReleaseVerdict, result: RunResult, place: str, reasons: Reasons) -> None:

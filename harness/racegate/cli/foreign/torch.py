@@ -186,6 +186,7 @@ def run(
         beside = compared_with(how, opened, base, verdicts, checked)
     told = _told_again(device, memory=memory, gpu=gpu, compiling=compiling, ranks=ranks, gpus=gpus)
     command, benign = shlex.join([*told, *program]), benign_of(strict)
+    beside = against.replayed(beside, [*told, *program])
     verdicts = msgspec.structs.replace(verdicts, benign=benign)
     judged = with_comparison(result_of_program(verdicts, command, device), beside)
     result = msgspec.structs.replace(judged, baseline=ratchet_of([judged], ci, benign))

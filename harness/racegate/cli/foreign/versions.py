@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -31,6 +33,14 @@ class AgainstOptions(NamedTuple):
         if not (self.script or self.folder):
             return None
         return base_of(program, script=self.script, folder=self.folder)
+
+    def replayed(self, beside: Comparison | None, told: Sequence[str]) -> Comparison | None:
+        """What differs, with the command that shows it again. told: its options and program"""
+        if beside is None:
+            return None
+        given = ["--against", self.script] if self.script else []
+        given += ["--against-path", str(self.folder)] if self.folder else []
+        return beside.replayed_by(shlex.join(["racegate", "torch", "run", *given, *told]))
 
 
 def against_options(

@@ -18,7 +18,12 @@ from racegate.cli.options import JsonOption, stdout_console, tell
 from racegate.device.cuda.driver import NoCudaError
 from racegate.device.cuda.site import CudaSite
 from racegate.device.cuda.torch import gpu_environment, open_cuda
-from racegate.device.virtual.compiled import COMPILED_VARIABLE, why_eager
+from racegate.device.virtual.compiled import (
+    COMPILED_VARIABLE,
+    CorePart,
+    core_origin,
+    why_python,
+)
 from racegate.history import __version__
 from racegate.history.exit_code import ExitCode
 from racegate.history.outcome import SCHEMA
@@ -58,21 +63,25 @@ def _checkups() -> Iterator[Checkup]:
     yield _versions()
     yield _scripts()
     yield _canaries()
-    yield _kernels()
+    yield _core()
     yield check_programs()
     for extra, subject in EXTRAS.items():
         yield _extra(extra, subject)
     yield check_gpu()
 
 
-def _kernels() -> Checkup:
-    """Whether the exact kernels are in C. In Python they compute the same words, more slowly."""
-    reason = why_eager()
+def _core() -> Checkup:
+    """Which parts of our own engine are in C. In Python they do the same, more slowly."""
+    reasons = why_python()
+    in_c = ", ".join(part for part in CorePart if part not in reasons)
+    said = [f"{in_c} in C, {core_origin()}"] if in_c else []
+    said += [f"{part} in Python, which is slower: {why}" for part, why in reasons.items()]
+    advice = f"a C compiler or a wheel for this system, no {COMPILED_VARIABLE}=0, Python as it came"
     return Checkup(
-        subject="exact kernels",
-        health=Health.ABSENT if reason else Health.OK,
-        said=f"in Python, which is slower: {reason}" if reason else "in C",
-        advice=f"a C compiler, no {COMPILED_VARIABLE}=0, kernels as they came" if reason else "",
+        subject="compiled core",
+        health=Health.ABSENT if reasons else Health.OK,
+        said="; ".join(said),
+        advice=advice if reasons else "",
     )
 
 

@@ -1,10 +1,10 @@
-"""What is in C for our own engine: exact kernels, the same words as the eager twins, which stay the
-definition; and the walk of checkpoints.
+"""The compiled core: what is in C for our own engine. Exact kernels, the same words as the eager
+twins, which stay the definition; and the walk of checkpoints.
 
-Compiled on first use and kept, as the order of a program's events is. Where there is no compiler,
-or somebody wants none, Python does all the work: a machine loses speed and nothing else. The eager
-twins work too where the Python of a kernel is not what the C was written after: what is judged is
-what stands in the definition.
+It came with the wheel, or is compiled on first use and kept, as the order of a program's events is.
+Where there is neither library nor compiler, or somebody wants none, Python does all the work: a
+machine loses speed and nothing else. It does so too where the Python of a part is not what its C
+was written after: what is judged is what stands in the definition.
 """
 
 from __future__ import annotations
@@ -12,24 +12,38 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 
 import racegate_kernels
-from racegate.order.compiled import NATIVE as ORDER
-from racegate.order.native.compiler import compiled
+from racegate.device.virtual.native.library import core_library, is_shipped
 from racegate.order.native.errors import BadInput
 from racegate_kernels.backend import EAGER, Backend, Kernel
 
-NATIVE = Path(__file__).parent / "native"
-LIBRARY = "libracegate_engine.so"
-SOURCES = (NATIVE / "kernels.c", NATIVE / "walk.c")
-# Set to 0, nothing is compiled for our own engine.
+RACEGATE = Path(__file__).parents[2]
+# Set to 0, Python does all the work.
 COMPILED_VARIABLE = "RACEGATE_COMPILED"
+
+
+class CorePart(StrEnum):
+    """What stands in C. kernels: exact ones; checkpoints: the walk of their objects and back"""
+
+    KERNELS = "kernels"
+    CHECKPOINTS = "checkpoints"
+
+
+# The Python that they were written after, by `python_digest`. A test says what to write here, when
+# a part in C has been compared with what was changed.
+WRITTEN_AFTER = {
+    CorePart.KERNELS: "ded5f52895fb490f",
+    CorePart.CHECKPOINTS: "6a7e3f9c038a4339",
+}
 
 # Kernels that only write to their arguments; the argument that has the shape of what the others
 # return, the first by default.
@@ -37,25 +51,19 @@ IN_PLACE = frozenset({"scatter_inputs", "rejection_verify", "scripted_draft"})
 LIKE = {"gated_delta_update": 2}
 CONV_ARRAYS = 8  # of `conv_update`, without the bias, which may stand behind them or be named
 
-# The Python that they were written after, by `sources_digest`. A test says what to write here, when
-# the kernels in C have been compared with what was changed.
-WRITTEN_AFTER = "ded5f52895fb490f"
-
 # What a function in C says: whether it has done its work, or leaves it to the eager twin.
 Twin = Callable[..., bool]
-
-
 # What checkpoints do in C: walk_from and put_back of `native/walk.c`.
 Walk = tuple[Callable[..., None], Callable[..., None]]
 
 
 @dataclass(frozen=True, slots=True)
 class _Loaded:
-    """What is in C. reason: why nothing is, if nothing is"""
+    """What is in C. reasons: why a part is not, by part; none for one that is"""
 
     backend: Backend
     walk: Walk | None
-    reason: str
+    reasons: Mapping[CorePart, str]
 
 
 def host_backend() -> Backend:
@@ -68,9 +76,16 @@ def compiled_walk() -> Walk | None:
     return None if is_refused() else _loaded().walk
 
 
-def why_eager() -> str:
-    """Why Python does all the work; empty if C does its part."""
-    return f"{COMPILED_VARIABLE}=0" if is_refused() else _loaded().reason
+def why_python() -> Mapping[CorePart, str]:
+    """Why Python does the work of a part, by part; a part that is in C is not there."""
+    if is_refused():
+        return dict.fromkeys(CorePart, f"{COMPILED_VARIABLE}=0")
+    return _loaded().reasons
+
+
+def core_origin() -> str:
+    """Where the library is from, in words."""
+    return "came with the wheel" if is_shipped() else "compiled here"
 
 
 def is_refused() -> bool:
@@ -78,20 +93,41 @@ def is_refused() -> bool:
     return os.environ.get(COMPILED_VARIABLE) == "0"
 
 
-def sources_digest() -> str:
-    """Of the Python of all kernels."""
+@contextmanager
+def refused_core() -> Iterator[None]:
+    """Inside, Python does all the work: what it does is compared with what the core does."""
+    before = os.environ.get(COMPILED_VARIABLE)
+    os.environ[COMPILED_VARIABLE] = "0"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[COMPILED_VARIABLE]
+        else:
+            os.environ[COMPILED_VARIABLE] = before
+
+
+def python_digest(part: CorePart) -> str:
+    """Of the Python that is the definition of a part."""
     digest = hashlib.sha256()
-    for file in sorted(Path(racegate_kernels.__path__[0]).glob("*.py")):
+    for file in _definition(part):
         digest.update(file.name.encode() + b"\0" + file.read_bytes())
     return digest.hexdigest()[:16]
 
 
+def _definition(part: CorePart) -> list[Path]:
+    match part:
+        case CorePart.KERNELS:
+            return sorted(Path(racegate_kernels.__path__[0]).glob("*.py"))
+        case CorePart.CHECKPOINTS:
+            return [RACEGATE / "check" / "checkpoint.py"]
+
+
 def load_compiled() -> tuple[Backend, Walk]:
-    """The eager twins, with those in C in their places, and the walk. Raises BadInput if that
-    cannot be.
+    """The eager twins, with those in C in their places, and the walk. Raises BadInput or OSError if
+    that cannot be.
     """
-    read = (*SOURCES, *NATIVE.glob("*.h"), *ORDER.glob("*.h"))
-    library = ctypes.PyDLL(str(compiled(LIBRARY, SOURCES, read=read)))
+    library = ctypes.PyDLL(str(core_library()))
     for make in (library.racegate_exact_kernels, library.racegate_walk):
         make.restype = ctypes.py_object
     twins: tuple[Twin, ...] = library.racegate_exact_kernels()
@@ -104,11 +140,13 @@ def _loaded() -> _Loaded:
     try:
         backend, walk = load_compiled()
     except (BadInput, OSError) as error:
-        return _Loaded(EAGER, None, str(error))
-    if sources_digest() != WRITTEN_AFTER:
-        reason = "the Python of a kernel was changed since its twin in C was written"
-        return _Loaded(EAGER, walk, reason)
-    return _Loaded(backend, walk, "")
+        return _Loaded(EAGER, None, dict.fromkeys(CorePart, str(error)))
+    changed = [part for part in CorePart if python_digest(part) != WRITTEN_AFTER[part]]
+    return _Loaded(
+        EAGER if CorePart.KERNELS in changed else backend,
+        None if CorePart.CHECKPOINTS in changed else walk,
+        dict.fromkeys(changed, "its Python was changed since its C was written"),
+    )
 
 
 def _kernel(twin: Twin) -> Kernel:

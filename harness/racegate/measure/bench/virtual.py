@@ -1,11 +1,14 @@
-"""Benchmarks on the virtual device: schedules per second on one core, and where the time goes."""
+"""Benchmarks on the virtual device: schedules per second of CPU time, and what the compiled core
+has to do with it.
+"""
 
 from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import count, islice
 from random import Random
 
 import msgspec
@@ -15,6 +18,7 @@ from racegate.check.forking import ForkedRuns
 from racegate.check.selfcheck import racing_fault
 from racegate.check.sharing import SharedRuns
 from racegate.device.stepping import Stepper
+from racegate.device.virtual.compiled import refused_core
 from racegate.device.virtual.memo import OpMemo
 from racegate.explore.abstract import AbstractProgram, random_program, run_program
 from racegate.explore.dpor import explore
@@ -28,6 +32,8 @@ from racegate.scenario.spec import OwnScenario, Request
 from racegate.scenario.validation import validate
 
 SEARCHED = 20  # classes of a reduction
+HOLDS_MAX = 3
+DRAWN_MAX = 2_000  # schedules drawn before the clock runs
 
 
 class BenchEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,55 +98,85 @@ def run_bench(*, seconds: float) -> BenchResult:
 
 
 def _engine_entries(seconds: float) -> tuple[BenchEntry, ...]:
-    """The bare engine, the recorded engine, and the judged run, in turn."""
+    """The bare engine, the recorded engine, and the judged run, in turn, with and without the
+    compiled core.
+    """
     scenario = bench_scenario()
     checker = Checker(scenario)
     last = checker.execute()
     assert last.result is not None
     shape = f"{scenario.name}: {last.result.steps} steps, {len(last.trace.events)} trace events"
-    bare, recorded, judged = _median_seconds(
-        (
-            checker.subject.run_bare,
-            checker.execute,
-            lambda: checker.judge(last, schedule=EAGER),
-        ),
-        seconds=seconds,
+    jobs: tuple[Callable[[], object], ...] = (
+        checker.subject.run_bare,
+        checker.execute,
+        lambda: checker.judge(last, schedule=EAGER),
     )
-    whole = recorded + judged
+    taken = _taken((*jobs, *map(_in_python, jobs)), seconds=seconds)
+    bare, recorded, judged, *plain = map(statistics.median, taken)
+    whole, slow = recorded + judged, plain[1] + plain[2]
     ratio = (whole - bare) / bare
     return (
         entry_of("schedules_per_second_alone", 1.0 / whole, "1/s", f"nothing shared; {shape}"),
+        _core_entry("schedules_per_second_alone", slow / whole),
         entry_of("engine_ms", 1e3 * bare, "ms", "the bare engine, nothing recorded"),
+        _core_entry("engine", plain[0] / bare),
         entry_of("recording_ms", 1e3 * (recorded - bare), "ms", "trace, clocks and observations"),
         entry_of("oracles_ms", 1e3 * judged, "ms", "all oracles"),
         entry_of("harness_over_engine", ratio, "ratio", "recording and oracles to engine; limit 1"),
     )
 
 
+def _core_entry(name: str, ratio: float) -> BenchEntry:
+    detail = "times as fast as with nothing in C, in the same run"
+    return entry_of(f"{name}_core_gain", ratio, "ratio", detail)
+
+
+def _in_python(job: Callable[[], object]) -> Callable[[], object]:
+    """The same without the compiled core."""
+
+    def slower() -> object:
+        with refused_core():
+            return job()
+
+    return slower
+
+
 def _shared_entries(seconds: float) -> tuple[BenchEntry, ...]:
-    """Schedules with one and with a few holds, sharing prefixes, suffixes and operations."""
-    runs = SharedRuns(Checker(bench_scenario()))
-    drawn = [generate_holds(seeded(1, number)) for number in range(2_000)]
-    # Only holds that hold something: one that names no operation would be no work.
-    few = [schedule for schedule in drawn if schedule.holds and runs.holds_all(schedule)]
-    one = [Schedule(holds=schedule.holds[:1]) for schedule in few]
+    """Schedules with one and with a few holds, sharing prefixes, suffixes and operations. None is
+    run twice, as none is in a campaign: what is made anew is what they have in common.
+    """
     entries = []
-    for name, schedules, detail in (
-        ("schedules_per_second", few, "1 to 3 drawn holds; recording, all oracles; target 300"),
-        ("schedules_per_second_one_hold", one, "1 drawn hold; recording and all oracles"),
+    for name, holds_max, detail in (
+        ("schedules_per_second", HOLDS_MAX, "1 to 3 drawn holds; recording, all oracles"),
+        ("schedules_per_second_one_hold", 1, "1 drawn hold; recording and all oracles"),
     ):
-        rate = _rate(partial(_run_one, runs, schedules), seconds)
-        entries.append(entry_of(name, rate, "1/s", detail))
+        job = _held_job(holds_max)
+        with refused_core():
+            plain = _held_job(holds_max)
+        taken = _taken((job, _in_python(plain)), seconds=seconds)
+        one, other = map(statistics.fmean, taken)
+        entries += [entry_of(name, 1.0 / one, "1/s", f"{detail}; target 600")]
+        entries += [_core_entry(name, other / one)]
     return tuple(entries)
 
 
-def _run_one(runs: SharedRuns, schedules: list[Schedule], number: int) -> None:
-    runs.run(schedules[number % len(schedules)])
+def _held_job(holds_max: int) -> Callable[[], object]:
+    """Runs one more drawn schedule whenever it is called, on what the ones before it left."""
+    runs = SharedRuns(Checker(bench_scenario()))
+    drawn = (generate_holds(seeded(1, number)) for number in count())
+    # Only holds that hold something: one that names no operation would be no work.
+    few = (
+        Schedule(holds=schedule.holds[:holds_max])
+        for schedule in drawn
+        if schedule.holds and runs.holds_all(schedule)
+    )
+    ahead = list(islice(few, DRAWN_MAX))
+    return lambda: runs.run(ahead.pop(0) if ahead else next(few))
 
 
 def _searching_entries(seconds: float) -> tuple[BenchEntry, ...]:
-    """The same reduction with forked runs and with every run made whole, and the bare engine, in
-    turn.
+    """The same reduction with forked runs, without the compiled core and with every run made whole,
+    and the bare engine, in turn.
     """
     checker, fault = Checker(bench_scenario()), racing_fault()
 
@@ -156,10 +192,12 @@ def _searching_entries(seconds: float) -> tuple[BenchEntry, ...]:
 
         explore(run, classes_max=SEARCHED)
 
-    one, other, bare = _median_seconds((forked, whole, checker.subject.run_bare), seconds=seconds)
+    jobs = (forked, _in_python(forked), whole, checker.subject.run_bare)
+    one, plain, other, bare = map(statistics.median, _taken(jobs, seconds=seconds))
     detail = f"the first {SEARCHED} classes of {fault.name}, most of them wrong; target 150"
     return (
         entry_of("schedules_per_second_searching", SEARCHED / one, "1/s", detail),
+        _core_entry("schedules_per_second_searching", plain / one),
         entry_of("forked_over_whole", other / one, "ratio", "against every run made whole"),
         entry_of("searching_over_bare", bare * SEARCHED / one, "ratio", "classes per bare run"),
     )
@@ -189,25 +227,27 @@ def _run_abstract(program: AbstractProgram, make: Callable[[int], Stepper], seed
 
 
 def _rate(job: Callable[[int], object], seconds: float) -> float:
-    """Calls per second."""
-    count = 0
-    started = time.perf_counter()
-    while time.perf_counter() - started < seconds or count < 3:
-        job(count)
-        count += 1
-    return count / (time.perf_counter() - started)
+    """Calls per second of CPU time, which does not ask what else the machine does."""
+    calls = 0
+    started = time.process_time()
+    while time.process_time() - started < seconds or calls < 3:
+        job(calls)
+        calls += 1
+    return calls / (time.process_time() - started)
 
 
-def _median_seconds(jobs: tuple[Callable[[], object], ...], *, seconds: float) -> list[float]:
-    """Median time of each job, taken in turn so that a drift of the machine meets all of them."""
+def _taken(jobs: Sequence[Callable[[], object]], *, seconds: float) -> list[list[float]]:
+    """Seconds of CPU time of each call of each job, taken in turn so that a drift of the machine
+    meets all of them.
+    """
     times: list[list[float]] = [[] for _ in jobs]
-    end = time.perf_counter() + seconds * len(jobs)
-    while time.perf_counter() < end or len(times[0]) < 3:
+    end = time.process_time() + seconds * len(jobs)
+    while time.process_time() < end or len(times[0]) < 3:
         for index, job in enumerate(jobs):
-            started = time.perf_counter()
+            started = time.process_time()
             job()
-            times[index].append(time.perf_counter() - started)
-    return [statistics.median(taken) for taken in times]
+            times[index].append(time.process_time() - started)
+    return times
 
 
 def _peer(name: str, value: float, detail: str) -> BenchEntry:

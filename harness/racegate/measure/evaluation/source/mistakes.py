@@ -198,7 +198,9 @@ def _unclamped(node: cst.Call) -> Iterator[OfferedEdit]:
     if len(arguments) > 1 and not any(one.star or one.keyword for one in arguments):
         last = arguments[-1]
         more = cst.BinaryOperation(last.value, cst.Add(), ONE)
-        yield OfferedEdit(last, SourceOperator.CLAMP, last.with_changes(value=more))
+        # A comma behind the last argument stands behind what is exchanged.
+        other = last.with_changes(value=more, comma=cst.MaybeSentinel.DEFAULT)
+        yield OfferedEdit(last, SourceOperator.CLAMP, other)
 
 
 def removed_as(node: cst.CSTNode) -> SourceOperator:

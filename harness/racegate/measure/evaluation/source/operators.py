@@ -116,7 +116,7 @@ class _Finder(cst.CSTVisitor):
             operator = removed_as(node)
         text = self._module.code_for_node(_bare(other))
         is_asked = self._source[end : end + 1] == b"." and not isinstance(other, CLOSED)
-        if is_asked or _needs_parentheses(node, other):
+        if is_asked or _needs_parentheses(node, other, is_long="\n" in text):
             text = f"({text})"
         if text.encode() != self._source[start:end]:
             self.found.append(
@@ -167,12 +167,15 @@ def _bare(node: cst.CSTNode) -> cst.CSTNode:
     return node.with_changes(lpar=(), rpar=())
 
 
-def _needs_parentheses(node: cst.CSTNode, other: cst.CSTNode) -> bool:
-    """An operand in the place of what may have bound closer."""
+def _needs_parentheses(node: cst.CSTNode, other: cst.CSTNode, *, is_long: bool) -> bool:
+    """An operand in the place of what may have bound closer. is_long: it has several lines, which
+    its own parentheses held together
+    """
     is_expression = isinstance(node, cst.BaseExpression) and not node.lpar
     if isinstance(other, cst.Tuple) and not other.elements:
         return False
-    return is_expression and type(node) is not type(other) and isinstance(other, LOOSE)
+    is_other = type(node) is not type(other) or is_long
+    return is_expression and is_other and isinstance(other, LOOSE)
 
 
 CLOSED = (cst.Name, cst.Attribute, cst.Call, cst.Subscript)
@@ -183,6 +186,7 @@ LOOSE = (
     cst.IfExp,
     cst.Lambda,
     cst.GeneratorExp,
+    cst.NamedExpr,
     cst.Tuple,
 )
 

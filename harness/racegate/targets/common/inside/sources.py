@@ -62,14 +62,17 @@ class LineTracer:
 def edit_source(edit: SourceEdit, memo: Memo) -> None:
     """Gives the functions that run the code of an edited source. memo: of kernels: if one of them
     is edited, nothing is known of any. Raises NotTaken where that is not to be had in a process
-    that has started: the edit is in what an import does.
+    that has started: the edit is in what an import does, or what it makes is no Python.
     """
     module = sys.modules[edit.module]
     path = Path(str(module.__file__))
     before = path.read_bytes()
     after = before[: edit.start] + edit.text.encode() + before[edit.end :]
     kernels = _kernels(str(path))
-    changed = exchange_code(module, before, after, more=kernels)
+    try:
+        changed = exchange_code(module, before, after, more=kernels)
+    except SyntaxError as error:
+        raise NotTaken(f"{error}: {edit.module} {NOT_EDITED}") from error
     if not changed:
         raise NotTaken(f"{edit.module} {NOT_EDITED}")
     if any(function in kernels for function in changed):
