@@ -19,8 +19,14 @@ from racegate.targets.vllm.inside.tiers.connectors import (
     HandedThread,
     watch_transfers,
 )
-from racegate.targets.vllm.inside.tiers.pages import Rows, leave, page_bytes, tags_of
-from racegate.targets.vllm.inside.watch import TAGS, RunnerWatch, find_wrong
+from racegate.targets.vllm.inside.tiers.pages import (
+    TAGS,
+    Rows,
+    leave,
+    page_bytes,
+    tags_of,
+)
+from racegate.targets.vllm.inside.watch import RunnerWatch, find_wrong
 from racegate.targets.vllm.wire import CaptureMode, ConnectorKind, ModelRunner, StateMode
 
 SIZE, BLOCKS = 4, 8

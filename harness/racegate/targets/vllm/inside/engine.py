@@ -42,7 +42,7 @@ from racegate.targets.vllm.inside.scripted.model import (
 from racegate.targets.vllm.inside.scripted.ngrams import NgramScript
 from racegate.targets.vllm.inside.scripted.speculation import asked_drafts
 from racegate.targets.vllm.inside.tiers.connectors import transfer_config, watch_transfers
-from racegate.targets.vllm.inside.tiers.pages import PageTags, pages_of
+from racegate.targets.vllm.inside.tiers.pages import TaggedPages, pages_of
 from racegate.targets.vllm.inside.truth.compare import Truth
 from racegate.targets.vllm.inside.watch import (
     RunnerWatch,
@@ -200,9 +200,9 @@ class Driver:
             self.runner.capture_model()
             watch_replays(self.watch, self.runner, hollow)
 
-    def _tags(self) -> PageTags:
+    def _tags(self) -> TaggedPages:
         """Of the pages that a connector moves."""
-        return PageTags(
+        return TaggedPages(
             self._session,
             self.watch,
             pages_of(self.runner),

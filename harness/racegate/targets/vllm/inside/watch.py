@@ -10,11 +10,11 @@ from typing import Any
 from racegate.targets.common.inside.session import EngineSession
 from racegate.targets.common.inside.watch import Values, Watch
 from racegate.targets.common.wire import Observed, Wrong
+from racegate.targets.vllm.inside.tiers.pages import TAGS
 from racegate.targets.vllm.wire import DRAFTS_USUAL
 
 # Of attention's metadata, on the host, by the names of several releases.
 _HOST_LENGTHS = ("seq_lens_cpu_upper_bound", "_seq_lens_cpu", "_num_computed_tokens_cpu")
-TAGS = "page tags"
 _SUFFIX = re.compile(r"-[0-9a-f]{8}$")
 
 

@@ -10,10 +10,10 @@ from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
 
-from racegate.targets.vllm.inside.watch import RunnerWatch
+from racegate.targets.common.inside.watch import Watch
 from racegate.targets.vllm.wire import ConnectorKind
 
-HOST_BYTES = 8 << 20
+HOST_BYTES = 1 << 20  # a dozen blocks: it is soon full
 _NAMES = {
     ConnectorKind.SIMPLE: "SimpleCPUOffloadConnector",
     ConnectorKind.OFFLOADING: "OffloadingConnector",
@@ -85,7 +85,7 @@ def copy_at_once() -> None:
     module.threading = SimpleNamespace(Thread=HandedThread)
 
 
-def watch_transfers(watch: RunnerWatch, scheduled: Any) -> None:
+def watch_transfers(watch: Watch, scheduled: Any) -> None:
     """What the scheduler wants moved in a step: counts pairs of blocks, or jobs."""
     metadata = getattr(scheduled, "kv_connector_metadata", None)
     if metadata is None:

@@ -12,8 +12,9 @@ import torch
 
 from racegate.order.ranges import Ranges, merged
 from racegate.targets.common.inside.session import EngineSession, Tensor
-from racegate.targets.vllm.inside.watch import TAGS, RunnerWatch
+from racegate.targets.common.inside.watch import Watch
 
+TAGS = "page tags"
 NONE = -1  # in the place of a place: all tags are right
 _FIELDS = ("slot_mapping", "block_table", "seq_lens", "query_start_loc")
 _TAG_BYTES = 8  # two numbers: the token and its place, each one more than it is: 0 is zeroed
@@ -41,7 +42,7 @@ class Rows(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class PageTags:
+class TaggedPages:
     """Tags of the attention layers of a model.
 
     caches: by the name of a layer, int32 views of its pages [blocks, tokens of a block, 2]
@@ -49,7 +50,7 @@ class PageTags:
     """
 
     session: EngineSession
-    watch: RunnerWatch
+    watch: Watch
     caches: dict[str, Tensor]
     rows: Callable[[], list[str]]
     true: Callable[[str, int], int | None]
