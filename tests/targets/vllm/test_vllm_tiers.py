@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 import torch
 from hypothesis import given
@@ -12,11 +14,12 @@ from hypothesis import strategies as st
 
 from bare_session import engine_session
 from racegate.scenario.expect import Expect
+from racegate.scenario.files import load_for
 from racegate.scenario.spec import Request, Scenario
 from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.inside.tiers.connectors import (
     HandedJobs,
-    HandedThread,
+    HandedWorker,
     watch_transfers,
 )
 from racegate.targets.vllm.inside.tiers.pages import (
@@ -29,6 +32,7 @@ from racegate.targets.vllm.inside.tiers.pages import (
 from racegate.targets.vllm.inside.watch import RunnerWatch, find_wrong
 from racegate.targets.vllm.wire import CaptureMode, ConnectorKind, ModelRunner, StateMode
 
+SCRIPTS = Path(__file__).parents[3] / "scenarios" / "vllm"
 SIZE, BLOCKS = 4, 8
 
 
@@ -116,7 +120,7 @@ def test_a_copy_is_made_when_it_is_handed_over() -> None:
         while (job := jobs.get()) is not None:
             done.append((name, job))
 
-    thread = HandedThread(target=loop, args=(queue, "copies"), daemon=True)
+    thread = HandedWorker(target=loop, args=(queue, "copies"), daemon=True)
     thread.start()
     queue.put(1)
     assert done == [("copies", 1)]
@@ -176,3 +180,13 @@ def test_a_connector_is_named_and_asked_for() -> None:
         graphs=CaptureMode.FULL,
     )
     assert "--graphs none" in captured.cannot_run(scenario)
+
+
+def test_a_pool_that_is_made_for_no_drafts_is_left_out_with_drafts() -> None:
+    scenario = load_for("vLLM", SCRIPTS / "host_load_into_aborted_blocks.toml")
+    cell = connected(ConnectorKind.SIMPLE)
+    assert "fewer blocks than 3 drafts need" in cell.cannot_run(scenario)
+    assert msgspec.structs.replace(cell, drafts=0).cannot_run(scenario) == ""
+    others = [path for path in SCRIPTS.glob("host_*.toml") if path.stem != scenario.name]
+    assert len(others) == 5
+    assert all(cell.cannot_run(load_for("vLLM", path)) == "" for path in others)

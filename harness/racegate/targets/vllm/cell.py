@@ -35,6 +35,7 @@ UNSEEN = {
 }
 
 
+BLOCK_TOKENS = 80  # of attention, in a model with recurrent states
 # What a run can be expected to exercise, by what it takes.
 _OF_DRAFTS = ("rejections", "full_accepts", "zero_draft_rows", "mrope_drifts")
 _MOVES = ("condense_moves", "reorder_moves")
@@ -156,7 +157,14 @@ class Cell(EngineCell, frozen=True, kw_only=True, tag="vllm", tag_field="of"):
             needed = sum(request.arrive <= 1 for request in scenario.requests) * self._first_blocks
             if free < needed:
                 return f"its pool has fewer blocks than {self.drafts} drafts need"
+        if free is not None and expect.loads and free < self._blocks_of_longest(scenario):
+            return f"its pool has fewer blocks than {self.drafts} drafts need"
         return ""
+
+    def _blocks_of_longest(self, scenario: Scenario) -> int:
+        """Blocks of the longest prompt: states, attention's, and the drafter's."""
+        longest = max(len(request.prompt) for request in scenario.requests)
+        return self.drafts + 1 + -(-longest // BLOCK_TOKENS) * (1 + bool(self.drafts))
 
     @property
     def _first_blocks(self) -> int:

@@ -64,7 +64,7 @@ class HandedJobs:
         return self._jobs.popleft()
 
 
-class HandedThread:
+class HandedWorker:
     """A thread that serves the first of its arguments, such a queue."""
 
     def __init__(self, *, target: Callable[..., None], args: tuple[Any, ...], **_: Any) -> None:
@@ -82,7 +82,7 @@ def copy_at_once() -> None:
     """Before a connector is made whose copies are made by a thread."""
     module: Any = import_module(_COPIES)
     module.queue = SimpleNamespace(SimpleQueue=HandedJobs)
-    module.threading = SimpleNamespace(Thread=HandedThread)
+    module.threading = SimpleNamespace(Thread=HandedWorker)
 
 
 def watch_transfers(watch: Watch, scheduled: Any) -> None:
