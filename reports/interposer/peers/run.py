@@ -1,12 +1,14 @@
-"""Runs the tests of PyTorch or vLLM on the virtual device, one process a test, and says what came
-of each. With `--together` the tests of a file are run in one process first: if nothing in it was
-without order or refused, those that passed have passed, and the others are run one by one.
+"""Runs the tests of PyTorch, vLLM or Megatron-core on the virtual device, one process a test, and
+says what came of each. With `--together` the tests of a file are run in one process first: if
+nothing in it was without order or refused, those that passed have passed, and the others are run
+one by one.
 
     python reports/interposer/peers/run.py CHECKOUT OUT.jsonl [--file test_cuda.py ...] [NAME ...]
     python reports/interposer/peers/run.py --table OUT.jsonl
 
-CHECKOUT: of PyTorch or vLLM (`--suite vllm`), by the Python in which that is installed, and what
-its tests need: PyTorch's expecttest and psutil, vLLM's pytest-asyncio and tblib.
+CHECKOUT: of PyTorch or of another project (`--suite NAME`), by the Python in which that is
+installed, and what its tests need: PyTorch's expecttest and psutil, vLLM's pytest-asyncio and
+tblib.
 NAME: words of tests that are run again; without any, those that OUT.jsonl does not have are run, so
 that the same command goes on where it was stopped. A line of OUT.jsonl is one test:
 
@@ -20,7 +22,8 @@ lost: its process ended before it did
 
 What is not passed, refused or skipped is judged by hand in `judged_SUITE.toml`: `wrong` is a fault
 of racegate, `race` a real one of the test, `older` a test of another release than the installed
-torch, `limit` what a device without a GPU cannot have. What nobody has judged counts as wrong.
+torch, `limit` what a device without a GPU, or the run of this suite, cannot have. What nobody has
+judged counts as wrong.
 """
 
 from __future__ import annotations
@@ -68,7 +71,7 @@ class Suite(NamedTuple):
     """A project's tests. title: its name; folder: of its checkout; words: for pytest
 
     modules: that take long to import and set up no CUDA, which may be done only behind the fork
-    about: which release the tests are of
+    about: which release the tests are of; ranks: as how many each is run, 0 for none
     """
 
     title: str
@@ -77,9 +80,28 @@ class Suite(NamedTuple):
     modules: tuple[str, ...]
     words: tuple[str, ...] = ()
     about: str = ""
+    ranks: int = 0
 
 
 SUITES = {
+    "megatron": Suite(
+        "Megatron-core",
+        ".",
+        (
+            "tests/unit_tests/distributed/test_param_and_grad_buffer.py",
+            "tests/unit_tests/inference/test_scheduler.py",
+            "tests/unit_tests/tensor_parallel/test_layers.py",
+            "tests/unit_tests/tensor_parallel/test_random.py",
+            "tests/unit_tests/test_optimizer_cpu_offloading.py",
+            "tests/unit_tests/transformer/test_full_cuda_graph.py",
+            "tests/unit_tests/transformer/test_transformer_block.py",
+        ),
+        ("pytest", "megatron.core", "megatron.training"),
+        ("--noconftest", "-o", "addopts="),  # theirs asks for Transformer Engine
+        "the tests are of Megatron-core 0.16.1, which is installed without Transformer Engine and "
+        "runs as one rank",
+        ranks=1,
+    ),
     "pytorch": Suite(
         "PyTorch",
         "test",
@@ -205,25 +227,25 @@ def prepared_device(modules: tuple[str, ...]) -> Iterator[DeviceServer]:
             yield DeviceServer(server, kind)
 
 
-def tests_in(device: DeviceServer, path: Path, words: tuple[str, ...]) -> list[str]:
+def tests_in(device: DeviceServer, path: Path, suite: Suite) -> list[str]:
     """Names of the tests of a file, as pytest collects them on the device."""
     with tempfile.TemporaryDirectory(prefix="peers-") as folder:
         out = Path(folder) / "names"
-        program = Program((str(HERE / "collect.py"), str(path), str(out), *words), timeout_s=600.0)
+        program = Program(
+            (str(HERE / "collect.py"), str(path), str(out), *suite.words), timeout_s=600.0
+        )
         outcome = device.run(program, Plan(is_recording=False), is_quiet=True)
         if not out.exists():
             sys.exit(f"{path}: its tests could not be collected: {outcome.message}")
         return out.read_text().split()
 
 
-def run_test(
-    device: DeviceServer, test: str, root: Path, words: tuple[str, ...], *, timeout_s: float
-) -> Row:
+def run_test(device: DeviceServer, test: str, root: Path, suite: Suite, *, timeout_s: float) -> Row:
     """One test under pytest, in a process of its own, recorded."""
     begun = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="peers-") as folder:
         report = Path(folder) / "report.xml"
-        outcome = _under_pytest(device, test, root, words, report, timeout_s)
+        outcome = _under_pytest(device, test, root, suite, report, timeout_s)
         standing, text = standing_of(outcome, report)
     return Row(
         test=test,
@@ -236,15 +258,15 @@ def run_test(
 
 
 def run_together(
-    device: DeviceServer, file: str, root: Path, words: tuple[str, ...], *, timeout_s: float
+    device: DeviceServer, file: str, root: Path, suite: Suite, *, timeout_s: float
 ) -> list[Row]:
     """The tests of a file that pass in one process; none if anything in it is to be looked at."""
     begun = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="peers-") as folder:
         report = Path(folder) / "report.xml"
-        outcome = _under_pytest(device, file, root, words, report, timeout_s)
+        outcome = _under_pytest(device, file, root, suite, report, timeout_s)
         is_whole = outcome.ending in (Ending.FINISHED, Ending.FAILED)
-        if not is_whole or outcome.findings or not report.exists():
+        if not is_whole or outcome.findings or outcome.disagreements or not report.exists():
             return []
         cases = list(ElementTree.parse(report).iter("testcase"))
     seconds = round(time.perf_counter() - begun, 1)
@@ -269,12 +291,17 @@ def _under_pytest(
     device: DeviceServer,
     test: str,
     root: Path,
-    words: tuple[str, ...],
+    suite: Suite,
     report: Path,
     timeout_s: float,
 ) -> Outcome:
-    words = (*WORDS, *words, f"--rootdir={root}", f"--junitxml={report}", f"{root}/{test}")
-    program = Program(("-m", "pytest", *words), timeout_s=timeout_s, memory_bytes=MEMORY_BYTES)
+    own = (f"--rootdir={root}", f"--junitxml={report}", f"{root}/{test}")
+    program = Program(
+        ("-m", "pytest", *WORDS, *suite.words, *own),
+        timeout_s=timeout_s,
+        memory_bytes=MEMORY_BYTES,
+        ranks=suite.ranks,
+    )
     return device.run(program, Plan(), is_quiet=True)
 
 
@@ -295,6 +322,8 @@ def standing_of(outcome: Outcome, report: Path) -> tuple[Standing, str]:
         return Standing.LOST, outcome.message
     if outcome.findings:
         return Standing.CONFLICT, "; ".join(race.message for race in outcome.findings)
+    if outcome.disagreements:
+        return Standing.CONFLICT, "; ".join(one.title for one in outcome.disagreements)
     return _standing_of_case(next(ElementTree.parse(report).iter("testcase")))
 
 
@@ -394,7 +423,7 @@ def run_all(options: argparse.Namespace) -> None:
     root = (options.checkout / suite.folder).resolve()
     with prepared_device(suite.modules) as device, options.out.open("ab") as out:
         for file in options.file or suite.files:
-            names = [f"{file}::{name}" for name in tests_in(device, root / file, suite.words)]
+            names = [f"{file}::{name}" for name in tests_in(device, root / file, suite)]
             if options.names:
                 missing = [one for one in names if any(word in one for word in options.names)]
             else:
@@ -402,13 +431,13 @@ def run_all(options: argparse.Namespace) -> None:
             if missing and options.together:
                 limit_s = options.timeout * TOGETHER_MAX
                 others = [f"--deselect={root}/{one}" for one in names if one not in missing]
-                words = (*suite.words, *others)
-                rows = run_together(device, file, root, words, timeout_s=limit_s)
+                these = suite._replace(words=(*suite.words, *others))
+                rows = run_together(device, file, root, these, timeout_s=limit_s)
                 keep(rows, out)
                 done = {row.test for row in rows}
                 missing = [one for one in missing if one not in done]
             for test in missing:
-                keep([run_test(device, test, root, suite.words, timeout_s=options.timeout)], out)
+                keep([run_test(device, test, root, suite, timeout_s=options.timeout)], out)
 
 
 def keep(rows: Iterable[Row], out: BinaryIO) -> None:

@@ -58,6 +58,14 @@ def vllm_cell(
     connector: Annotated[
         ConnectorKind, typer.Option("--connector", help="What keeps blocks in the host's memory.")
     ] = ConnectorKind.NONE,
+    engine_arg: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--engine-arg",
+            metavar="NAME=JSON",
+            help="Of vLLM's EngineArgs (prefill_schedule_interval=2); can be repeated.",
+        ),
+    ] = None,
 ) -> Cell:
     """The options that say which vLLM is judged."""
     return Cell(
@@ -73,6 +81,7 @@ def vllm_cell(
         layers=layers,
         positions=positions,
         connector=connector,
+        arguments=tuple(engine_arg or ()),
     )
 
 

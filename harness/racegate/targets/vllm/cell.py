@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from itertools import pairwise
+from shlex import quote
 
 import msgspec
 
@@ -50,6 +52,7 @@ _NAMED = {
     "positions": ("--positions", ""),
     "connector": ("--connector", "connector-"),
 }
+_UNNAMED = re.compile(r"[^\w.]+")  # what no name of a file has
 
 
 class Cell(EngineCell, frozen=True, kw_only=True, tag="vllm", tag_field="of"):
@@ -58,6 +61,7 @@ class Cell(EngineCell, frozen=True, kw_only=True, tag="vllm", tag_field="of"):
     drafts: that a request has in a step at most, 0 for no speculation; drafter, draft_mode: what
     proposes them, and how; graphs: what is captured; layers, positions: of the model; connector: to
     the host's memory
+    arguments: of the release's own EngineArgs, each as NAME=JSON
     """
 
     runner: ModelRunner
@@ -70,11 +74,13 @@ class Cell(EngineCell, frozen=True, kw_only=True, tag="vllm", tag_field="of"):
     layers: LayerMode = LayerMode.HYBRID
     positions: PositionMode = PositionMode.TEXT
     connector: ConnectorKind = ConnectorKind.NONE
+    arguments: tuple[str, ...] = ()
 
     @property
     def settings(self) -> tuple[str, ...]:
         named = (f"{_NAMED[field][1]}{value}" for field, value in self._unusual())
-        return (self.runner, self.mode, *named)
+        own = (_UNNAMED.sub("-", text).strip("-") for text in self.arguments)
+        return (self.runner, self.mode, *named, *own)
 
     @property
     def title(self) -> str:
@@ -85,7 +91,8 @@ class Cell(EngineCell, frozen=True, kw_only=True, tag="vllm", tag_field="of"):
         options = (f"--runner {self.runner}", f"--cache-mode {self.mode}")
         full = ("--fidelity full",) if self.fidelity is Fidelity.FULL else ()
         named = (f"{_NAMED[field][0]} {value}" for field, value in self._unusual())
-        return ("vllm run", *self.place_options, *options, *full, *named)
+        own = (f"--engine-arg {quote(text)}" for text in self.arguments)
+        return ("vllm run", *self.place_options, *options, *full, *named, *own)
 
     def _unusual(self) -> Iterator[tuple[str, object]]:
         """Settings that are not as usual, by field."""
