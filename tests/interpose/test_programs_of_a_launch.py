@@ -232,7 +232,7 @@ def judged(device: DeviceServer, file: str) -> tuple[set[str], set[str], Outcome
 
 
 @needs_cuda_torch
-@pytest.mark.parametrize("file", ["kernels.py", "handing.py", "lanes.py"])
+@pytest.mark.parametrize("file", ["kernels.py", "handing.py", "lanes.py", "outside.py"])
 def test_small_kernels_are_judged_right(device: DeviceServer, file: str) -> None:
     """Of each kernel that is wrong something is found, and nothing of its twin."""
     names, found, _ = judged(device, file)
