@@ -79,6 +79,22 @@ def view_wrong(x, y, N: tl.constexpr, B: tl.constexpr):
     tl.store(y + at, tl.load(x - 1 + at))
 
 
+@launched(short, zeros)
+@triton.jit
+def rows_right(x, y, N: tl.constexpr, B: tl.constexpr):
+    """Four rows of fifteen elements."""
+    column, row = tl.arange(0, B), tl.program_id(0)
+    tl.store(y + row * B + column, tl.load(x + row * 15 + column, mask=column < 15, other=0))
+
+
+@launched(short, zeros)
+@triton.jit
+def rows_wrong(x, y, N: tl.constexpr, B: tl.constexpr):
+    """The stride of the rows is that of the block."""
+    column, row = tl.arange(0, B), tl.program_id(0)
+    tl.store(y + row * B + column, tl.load(x + row * B + column, mask=column < 15, other=0))
+
+
 @launched(table, zeros)
 @triton.jit
 def table_right(x, y, N: tl.constexpr, B: tl.constexpr):
