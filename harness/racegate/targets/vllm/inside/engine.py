@@ -29,7 +29,7 @@ from racegate.targets.vllm.inside.conditions import (
     watch_penalties,
 )
 from racegate.targets.vllm.inside.graphs import asked_graphs, watch_replays
-from racegate.targets.vllm.inside.hollow import Hollow
+from racegate.targets.vllm.inside.hollow import Hollow, spoken
 from racegate.targets.vllm.inside.kept import watch_kept, watch_outputs
 from racegate.targets.vllm.inside.layers import watch_layers
 from racegate.targets.vllm.inside.sampling import watch_sampling
@@ -204,7 +204,8 @@ class Driver:
 
     def _replace_models(self, session: EngineSession, asked: Cell) -> None:
         hidden = self.runner.model_config.get_hidden_size()
-        hollow = Hollow(session, self.watch, hidden_size=hidden, vocab=VOCAB)
+        said = None if asked.fidelity is Fidelity.FULL else spoken
+        hollow = Hollow(session, self.watch, hidden_size=hidden, vocab=VOCAB, spoken=said)
         if asked.fidelity is Fidelity.FULL:
             give_weights(self.runner.model)
             self._computed = Computed(self.runner.model)
