@@ -102,6 +102,20 @@ All of `preemption_for_blocks`:
   otherwise. B has no drafts in that step. The rule for wrong counts covers rows with drafts only,
   and no token changes: DIVERGENT by the count alone.
 
+`chunk_in_moved_row` in 0.33.0:
+
+- V1, align: wrong with nothing held ("1 used, 2 true" of B in row 0 at step 5), as
+  `abort_in_flight` is: that is vllm#53919 again. In a checkout with that repair (wait for
+  `num_accepted_tokens_event` at the top of `_update_states`, read the counts without
+  `prev_positions`) nothing is untrue in either.
+- V2, none: it was DIVERGENT (lengths of step 4: 11, not 13) by a mistake of this tool. To find out
+  what torch does with a mask on the host, its own code was run once and the copy of the mask left
+  out; the bytes that it was for were zeroed. They were those of `num_rejected`, which was free for
+  the host, but not read yet. It is BENIGN. `_copy_request_inputs` does read temperatures and seeds
+  from a buffer that the host writes again two steps later, and the step's event is recorded before
+  the drafter: no edge orders them. By then a row has another request only if its own is done,
+  aborted or preempted, and its drafts are thrown away.
+
 ## With the model computed
 
 The cells are hollow: the model is scripted, so a wrong count is not followed to what it does. In

@@ -78,6 +78,26 @@ def test_equal_of_one_view_is_answered_while_something_is_held(tmp_path: Path) -
     assert "observed landed = [0.0, 0.0, 0.0, 0.0]" in held.stderr
 
 
+def test_finding_out_what_torch_uploads_writes_no_memory_of_the_device(tmp_path: Path) -> None:
+    """A mask on the host is copied to memory that was freed while a copy still has to read it; what
+    torch does with such a mask is found out at the first call of the kind.
+    """
+    text = """
+        import torch
+        import racegate
+
+        kept, values = torch.zeros(4, device="cuda"), torch.zeros(3, device="cuda")
+        given = torch.full((4,), 7.0, device="cuda")
+        kept.copy_(given)
+        del given
+        values[torch.tensor([True, False, True])]
+        racegate.observe("kept", kept.tolist())
+    """
+    held = start(tmp_path, text, "--hold", "copy_* until forced")
+    assert "hold kept 1 back: copy_* until forced" in held.stderr, held.stderr
+    assert "observed kept = [7.0, 7.0, 7.0, 7.0]" in held.stderr
+
+
 def test_from_the_search_to_a_witness_and_back(tmp_path: Path) -> None:
     options = ("--witness", "w.witness.json", "--json", "-")
     done = start(tmp_path, RACY.format(wait="pass"), *options)

@@ -59,6 +59,7 @@ class HostThreads:
         self._passes: dict[int, int] = {}  # by the lane of a caller: of what is done for it
         self._callers: dict[int, _Caller] = {}  # by lane
         self._served: dict[int, _Caller] = {}  # by an autograd thread: for whom it worked last
+        self._inside: dict[int, int] = {}  # by a thread that calls autograd: the lane of the pass
         self.calling: list[_Caller] = []
         self.acting: set[int] = set()
         self.ours: set[int] = set()
@@ -71,7 +72,7 @@ class HostThreads:
     def lane(self, number: int | None = None) -> int:
         """Of the calling thread, or of the one that has this number."""
         present = self._number() if number is None else number
-        lane = self._lanes.get(present)
+        lane = self._inside.get(present, self._lanes.get(present))
         if lane is not None:
             return lane
         caller = self.caller() if number is None else self._logged(number)
@@ -107,11 +108,13 @@ class HostThreads:
 
     @contextmanager
     def backward(self, drain: Callable[[], None]) -> Iterator[None]:
-        """The calling thread calls autograd: what that does goes on from here, and is waited for.
-        drain: takes in what was logged
+        """The calling thread calls autograd: what that does goes on from here, and is waited for;
+        some of it runs in this thread itself (the root, which converts gradients, and nodes of the
+        CPU). drain: takes in what was logged
         """
         drain()
-        lane = self.lane()
+        number, lane = self._number(), self.lane()
+        before = self._inside.get(number)
         caller = self._callers.get(lane)
         if caller is None:
             caller = self._callers[lane] = _undying(_Caller(lane, threading.get_ident()))
@@ -120,6 +123,7 @@ class HostThreads:
         outer = _bindings._get_obj_in_tls(_CALLER) if is_inside else _NOBODY
         self._recorder.take(done, self._recorder.hand_on(caller.lane))
         self.calling.append(caller)
+        self._inside[number] = done
         _bindings._stash_obj_in_tls(_CALLER, caller)
         try:
             yield
@@ -127,6 +131,9 @@ class HostThreads:
             drain()
             _bindings._stash_obj_in_tls(_CALLER, outer)
             self.calling.remove(caller)
+            self._inside.pop(number)
+            if before is not None:
+                self._inside[number] = before
             self._recorder.take(caller.lane, self._recorder.hand_on(done))
 
     def hand_on(self) -> Clock:

@@ -12,6 +12,7 @@ import torch
 
 from racegate.interpose.device.library import Library, RuntimeCall
 from racegate.interpose.device.session import Session
+from racegate.interpose.device.spans import Place
 from racegate.interpose.kernels.aliases import Tensor, bytes_of, tensors_in
 from racegate.interpose.kernels.operators import Operator, describe
 from racegate.interpose.kernels.waiting import WaitReach
@@ -126,7 +127,6 @@ class HostUse:
 
     def _rehearsed(self, operator: Operator, args: Args, kwargs: Named) -> Taken:
         hosts = [tensor for _, tensor in host_operands(args, kwargs)]
-        kept = tuple((t.data_ptr(), t.data_ptr() + t.untyped_storage().nbytes()) for t in hosts)
         as_tensors = [
             torch.tensor(value, device="cpu")
             if at in operator.tensors and isinstance(value, (bool, int, float, complex))
@@ -135,7 +135,7 @@ class HostUse:
         ]
         generator = torch.cuda.default_generators[current_gpu()]
         offset = generator.get_offset()
-        with self._rehearsal.begin(kept) as asked:
+        with self._rehearsal.begin(self._not_written(hosts)) as asked:
             try:
                 self.natives[operator.name](*as_tensors, **kwargs)
             except (RuntimeError, TypeError, ValueError, IndexError) as error:
@@ -143,6 +143,14 @@ class HostUse:
             finally:
                 generator.set_offset(offset)
             return Taken(uploaded=_uploaded(asked, hosts), covers=_covers(asked))
+
+    def _not_written(self, hosts: list[Tensor]) -> Ranges:
+        """The program's memory: its tensors on the host, and all of the device, of which the
+        rehearsed code may have been given what operations that have not run will still read.
+        """
+        own = ((t.data_ptr(), t.data_ptr() + t.untyped_storage().nbytes()) for t in hosts)
+        spans = (span for span in self._session.spans if span.place is Place.DEVICE)
+        return (*own, *((span.base, span.end) for span in spans))
 
 
 def pinned_bytes(
