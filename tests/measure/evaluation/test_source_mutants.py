@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from racegate.device.virtual.compiled import COMPILED_VARIABLE
 from racegate.measure.evaluation.source.by_gate import GateLook
 from racegate.measure.evaluation.source.child import ChildLimits, ChildResult, Say, in_a_child
 from racegate.measure.evaluation.source.job import SourceTask, SourceWorker, result_of
@@ -307,6 +308,20 @@ def test_what_the_gate_killed_it_still_kills() -> None:
     for one in left[:SAMPLE]:
         found = worker.work(SourceTask(mutant=now[one.key], judges=(one.by,)))
         assert found.fate is SourceFate.KILLED, now[one.key].name
+
+
+def test_a_mutant_of_a_kernel_is_judged_and_not_its_twin_in_c(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nothing of a mutant is in C: there it would be what the kernel was before."""
+    monkeypatch.delenv(COMPILED_VARIABLE, raising=False)
+    file = "kernels/racegate_kernels/rejection_verify.py"
+    changed = ("has_draft[:, :-1] = emitted[:, 1:]", "pass")
+    mutant = next(one for one in mutants_in(file) if (one.before, one.after) == changed)
+    worker = SourceWorker(find_source("engine"), GateLook(SCENARIOS))
+    found = worker.work(SourceTask(mutant=mutant, judges=("steady-mixed-accepts",)))
+    assert found.fate is SourceFate.KILLED
+    assert os.environ.get(COMPILED_VARIABLE) is None
 
 
 def test_the_page_is_that_of_the_figures() -> None:

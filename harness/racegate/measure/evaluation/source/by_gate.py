@@ -1,5 +1,5 @@
 """The gate as judge of a mutant: each scenario looked at as the gate does, its canaries, and the
-witnesses that must fail.
+witnesses that must fail. A kernel's mutant is one of its Python, so nothing runs in C.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from racegate.check.checker import Checkers
 from racegate.check.repro.replay import replay
 from racegate.check.repro.search import BUDGET
 from racegate.check.selfcheck import plant_canaries
+from racegate.device.virtual.compiled import refused_core
 from racegate.history.breakage import Caught
 from racegate.history.exit_code import ExitCode
 from racegate.history.finding import Verdict, exit_code
@@ -72,9 +73,10 @@ class GateLook:
 
     def judge_one(self, name: str) -> Verdict:
         """What the gate says of a scenario, its canaries or a witness."""
-        if name == CANARIES:
-            return Verdict.PROVED if self._are_canaries_found() else Verdict.BROKEN_HARNESS
-        return self._replayed(name) if name in self._witnesses else self._verdict(name)
+        with refused_core():
+            if name == CANARIES:
+                return Verdict.PROVED if self._are_canaries_found() else Verdict.BROKEN_HARNESS
+            return self._replayed(name) if name in self._witnesses else self._verdict(name)
 
     def _replayed(self, name: str) -> Verdict:
         """A witness that does not show what it must is a finding of the gate."""
