@@ -45,7 +45,7 @@ class Program:
         self.is_late = is_late
         self.device.tape.begin()
         self.run()
-        self.device.tape.is_running = False
+        self.device.tape.end()
         self.read = self.target.peek()
 
     def run(self) -> None:
@@ -119,7 +119,7 @@ def test_an_answer_that_is_another_ends_it() -> None:
     device.upload(stream, target, buffer, step=0, rows=1)
     device.record(stream, event)
     assert device.query(event, step=0)
-    device.tape.is_running = False
+    device.tape.end()
     device.again(1)
     device.use_chooser(HoldChooser(parse_schedule(["h2d:target@0 until forced"])))
     with pytest.raises(TapeDivergedError):

@@ -130,7 +130,7 @@ class SharedRuns:
             self._engine.step(step)
             step += 1
         self._mark()
-        self._device.tape.is_running = False
+        self._device.tape.end()
         result = self._engine.result(step)
         self._device.finish()
         run = self._checker.subject.as_run(self._device, self._probe, result)

@@ -89,7 +89,7 @@ class PendingQueues:
 
     def arrange(self, stream: Stream, version: Version) -> None:
         """The version is complete when the stream gets there."""
-        version.is_done = not stream.queue
+        version.begin(is_done=not stream.queue)
         if stream.queue:
             stream.queue.append(version)
 

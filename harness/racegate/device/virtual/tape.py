@@ -46,6 +46,14 @@ class Tape:
         """Begins a part."""
         self.parts.append([])
 
+    def end(self) -> None:
+        """Nothing is written down from here on."""
+        self.is_running = False
+
+    def miss(self) -> None:
+        """Something was asked that cannot be done again."""
+        self.is_whole = False
+
     def add(self, again: Run) -> None:
         """The last that was asked. again: does it once more"""
         if self.is_running:
@@ -113,11 +121,11 @@ class TapedDevice(VirtualDevice):
 
     def wait_flag(self, stream: Stream, flag: Flag) -> None:
         super().wait_flag(stream, flag)
-        self.tape.is_whole = False
+        self.tape.miss()
 
     def arrive(self, stream: Stream, arrival: Version) -> None:
         super().arrive(stream, arrival)
-        self.tape.is_whole = False
+        self.tape.miss()
 
     def mark(self, alias: str, *, step: int) -> None:
         super().mark(alias, step=step)

@@ -1,17 +1,9 @@
 """The compiled core and the Python that it was written after, on the same scenarios: traces, every
-observation bit by bit, and verdicts have to be the same. Goes on where it was stopped.
-
-    python reports/search/both_cores.py reports/search/both_cores.json --scenarios 20000
-
-First all scripts, all witnesses and all faults on their scripts; then drawn scenarios, each eagerly
-and with drawn holds, one in four with a fault. Of one in twenty, four schedules that share what
-they have in common and the first classes of a reduction are made on both too: checkpoints are in C.
+observation bit by bit, and verdicts have to be the same.
 """
 
 from __future__ import annotations
 
-import argparse
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,17 +21,14 @@ from racegate.faults.fault import Fault
 from racegate.history.outcome import RunResult
 from racegate.history.schedule import EAGER, Schedule, parse_schedule
 from racegate.history.witness import load_witness
-from racegate.jobs.environment import environment
 from racegate.jobs.generated import drawn
 from racegate.scenario.files import load, scenario_paths
-from racegate.scenario.untrusted.files import write_json
 
 SCRIPTS = Path(__file__).parents[2] / "scenarios"
 SEED = 34
 FAULTY_OF = 4
 SHARED_OF = 20
 CLASSES = 5
-WRITTEN_EVERY = 50
 
 
 class Compared(msgspec.Struct, kw_only=True):
@@ -63,7 +52,11 @@ class Compared(msgspec.Struct, kw_only=True):
 
 
 def compare_tree(found: Compared) -> None:
-    """All scripts, all witnesses, and all faults on the scripts that they name."""
+    """All scripts, all witnesses, and all faults on the scripts that they name. Raises ValueError
+    where there is nothing to compare.
+    """
+    if reasons := why_python():
+        raise ValueError(f"parts are in Python: {dict(reasons)}")
     checkers = Checkers()
     scripts = {one.name: one for one in map(load, scenario_paths(SCRIPTS))}
     for scenario in scripts.values():
@@ -133,28 +126,3 @@ def searched(checker: Checker, holds: list[Schedule]) -> Iterator[RunResult]:
     forked = ForkedRuns(checker, None, OpMemo())
     for judged in explore(forked.run, classes_max=CLASSES).results:
         yield judged.result
-
-
-def main() -> None:
-    """Adds to the file until it has so many scenarios."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("out", type=Path)
-    parser.add_argument("--scenarios", type=int, default=20_000)
-    given = parser.parse_args()
-    if reasons := why_python():
-        sys.exit(f"nothing to compare, as parts are in Python: {dict(reasons)}")
-    if given.out.exists():
-        found = msgspec.json.decode(given.out.read_bytes(), type=Compared)
-    else:
-        found = Compared(environment=environment())
-        compare_tree(found)
-    for index in range(found.scenarios, given.scenarios):
-        compare_drawn(found, index)
-        if found.scenarios % WRITTEN_EVERY == 0:
-            write_json(given.out, found)
-    write_json(given.out, found)
-    sys.exit(1 if found.differences else 0)
-
-
-if __name__ == "__main__":
-    main()
