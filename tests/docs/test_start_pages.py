@@ -106,6 +106,20 @@ def judged(words: list[str], monkeypatch: pytest.MonkeyPatch) -> int:
     return CliRunner().invoke(app, words).exit_code
 
 
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("program", ("PyTorch program", "racegate torch run --explore")),
+        ("runner_change", ("vLLM's runner", "SGLang's scheduler", "racegate vllm gate")),
+        ("own_runner", ("runner of your own", "racegate demo")),
+    ],
+)
+def test_the_first_lines_of_readme_have_a_way_for_each(name: str, words: tuple[str, ...]) -> None:
+    head = (ROOT / "README.md").read_text().splitlines()[:20]
+    (way,) = [line for line in head if f"(docs/start_{name}.md)" in line]
+    assert [word for word in words if word not in way] == []
+
+
 @pytest.mark.parametrize("name", ["program", "runner_change", "own_runner"])
 def test_a_start_page_is_short(name: str) -> None:
     page = (DOCS / f"start_{name}.md").read_text()

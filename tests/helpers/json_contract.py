@@ -32,6 +32,7 @@ from racegate.jobs.soak import SoakResult
 from racegate.jobs.triage.origin import OriginObject
 from racegate.jobs.verify import VerifyObject
 from racegate.jobs.versions.bisecting import ReleaseRange
+from racegate.jobs.versions.faulty import FaultyRange
 from racegate.jobs.versions.watching import WatchObject
 from racegate.measure.ab.summary import AbReport
 from racegate.measure.bench.virtual import BenchResult
@@ -123,7 +124,8 @@ CONTRACT = (
     Printed(what="campaign findings", struct=FindingsObject),
     Printed(what="campaign verify", struct=VerifyObject),
     Printed(what="campaign bisect", struct=OriginObject),
-    Printed(what="bisect", struct=ReleaseRange),
+    Printed(what="bisect", struct=FaultyRange),
+    Printed(what="bisect --good", struct=ReleaseRange),
     Printed(what="watch", struct=WatchObject),
     Printed(what="campaign serve, at /campaign.json", struct=DashboardView),
     Printed(what="fuzz --webhook, as it is posted", struct=NoticeObject),
@@ -139,7 +141,7 @@ CONTRACT = (
     Printed(what="adapter check", struct=Conformance),
     Printed(what="adapter run", struct=RunResult),
     Printed(what="adapter gate", struct=GatedResults),
-    Printed(what="vllm mutate", struct=ReleaseMutationObject),
+    Printed(what="vllm mutate, sglang mutate", struct=ReleaseMutationObject),
     Printed(what="vllm run, sglang run", struct=RunResult),
     Printed(what="vllm gate, sglang gate", struct=GatedResults),
     Printed(what="torch run", struct=ProgramResult),

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from cuda_torch import needs_cuda_torch
-from racegate.interpose.build import build_forward, build_library, find_toolkit
+from racegate.history.finding import Stack
+from racegate.interpose.build import build_forward, build_library, build_nccl, find_toolkit
 from racegate.interpose.errors import BadInput
-from racegate.interpose.native.library import build_operators
+from racegate.interpose.native.library import build_operators, new_walk
 from racegate.order.compiled import build_order
 from racegate.order.native import compiler
 from sanitized import run as run_sanitized
@@ -54,9 +55,10 @@ def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         build_order,
         build_operators,
         lambda: build_library(find_toolkit()),
+        lambda: build_nccl(find_toolkit())[0],
         lambda: build_forward(find_toolkit()),
     ],
-    ids=["order", "operators", "virtual", "forward"],
+    ids=["order", "operators", "virtual", "nccl", "forward"],
 )
 def test_the_compiler_has_nothing_to_warn_of(
     build: Callable[[], Path], empty_cache: Path, monkeypatch: pytest.MonkeyPatch
@@ -88,3 +90,17 @@ class TestSanitized:
         done = run_sanitized("-c", READS_BEHIND, str(source))
         assert done.returncode != 0
         assert "out of bounds" in done.stderr
+
+
+@needs_cuda_torch
+def test_a_frame_without_a_line_has_its_functions() -> None:
+    """As the code that starts a thread, or a function that a compiler put together, may be."""
+    walk, _ = new_walk(lambda code: int(code.co_filename == __file__))
+
+    def unnumbered() -> Stack:
+        return walk(None)
+
+    numbered = unnumbered()
+    unnumbered.__code__ = unnumbered.__code__.replace(co_linetable=b"")
+    assert numbered[0][1] == unnumbered.__code__.co_firstlineno + 1
+    assert unnumbered()[0] == (__file__, unnumbered.__code__.co_firstlineno, numbered[0][2])

@@ -124,6 +124,26 @@ print(host[0].item())
 )
 
 
+# The memory of `x` is the default stream's; its only name is gone when `side` reads it.
+READ_ELSEWHERE = """import torch
+from racegate.interpose import observe
+
+side = torch.cuda.Stream()
+torch.cuda.synchronize()
+kept = []
+for number in range(4):
+    x = torch.full((16, 16), float(number), device="cuda").t()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        x = x.contiguous()
+        x.add_(1)
+        x.mul_(2)
+    kept.append(x)
+torch.cuda.current_stream().wait_stream(side)
+observe("kept", torch.stack(kept))
+"""
+
+
 def repaired(
     device: DeviceServer, folder: Path, text: str, *, most: WaitKind = WaitKind.HOST, runs: int = 99
 ) -> ProgramRepair:
@@ -173,6 +193,15 @@ def test_memory_that_is_handed_out_again_is_kept_from_its_allocator(
     found = repaired(device, tmp_path, REUSE)
     assert [(edge.kind, edge.waiter) for edge in found.edges] == [("record_stream", "nobody")]
     assert "+        chunk.record_stream(torch.cuda.current_stream())" in found.diff
+
+
+def test_a_reader_is_given_to_the_stream_whose_memory_it_reads(
+    device: DeviceServer, tmp_path: Path
+) -> None:
+    found = repaired(device, tmp_path, READ_ELSEWHERE)
+    assert [(edge.kind, edge.waiter) for edge in found.edges] == [("owner", "stream")]
+    assert "+        with torch.cuda.stream(" in found.diff
+    assert (found.after, found.left) == ("PROVED", ())
 
 
 def test_only_a_host_can_wait_for_what_it_reads(device: DeviceServer, tmp_path: Path) -> None:
@@ -225,6 +254,11 @@ def judged(
     return judge_patch(device, program, patch, source="mine.diff", runs_max=9)[0]
 
 
+def waited_for(text: str) -> int:
+    """The operations that a line of a patch waits for, as it is told."""
+    return int(text.rpartition("(")[2].partition(" ")[0])
+
+
 def test_half_a_repair_is_refused_with_what_shows_the_other_half(
     device: DeviceServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -232,6 +266,8 @@ def test_half_a_repair_is_refused_with_what_shows_the_other_half(
     assert (len(found.repairs), len(found.leaves), found.exit_code) == (1, 1, ExitCode.FINDING)
     assert found.leaves[0].holds
     assert "torch.cuda.synchronize()" in found.host_waits[0]
+    assert found.stream_waits == ()
+    assert 0 < found.operations <= waited_for(found.host_waits[0])
     assert "LEAVES" in render_patch(found, "mine.diff")
 
 
@@ -242,6 +278,9 @@ def test_a_whole_repair_passes_and_what_it_does_not_need_is_named(
     found = judged(device, tmp_path, diff, monkeypatch)
     assert (len(found.repairs), found.leaves, found.exit_code) == (2, (), ExitCode.CLEAN)
     assert (found.after, found.unneeded) == ("PROVED", ("program.py:6",))
+    assert any("third.wait_stream(" in text for text in found.stream_waits)
+    told = map(waited_for, (*found.host_waits, *found.stream_waits))
+    assert 0 < found.operations <= sum(told)
 
 
 @pytest.mark.parametrize(
@@ -283,8 +322,36 @@ def test_without_a_repair_the_control_stands_alone(device: DeviceServer, tmp_pat
     program = checked_program((str(tmp_path / "program.py"),))
     (one,) = judge_on(device, program, explores=True, runs_max=9, is_quiet=True).judged
     made = export_test(device, program, one.race.signature, one.holds)
-    assert "test_the_control_corrupts" in made
+    assert "test_a_late_operation_changes_nothing" in made
     assert "REPAIRED" not in made
+
+
+def test_a_test_of_a_library_fails_until_the_library_is_repaired(
+    device: DeviceServer, tmp_path: Path
+) -> None:
+    """The operation is held at the library's own line, whose stream the script has no name for."""
+    library = tmp_path / "loading" / "prefetch.py"
+    library.parent.mkdir()
+    (library.parent / "__init__.py").touch()
+    faulty = PREFETCH.replace("return source", "found = source").replace("self.stream", "stream")
+    faulty = faulty.replace("        with", "        stream = torch.cuda.Stream()\n        with")
+    faulty += "        return found\n"
+    library.write_text(faulty)
+    script = tmp_path / "program.py"
+    script.write_text(USER.replace("from prefetch", "from loading.prefetch"))
+    program = checked_program((str(script),))
+    judged = judge_on(device, program, explores=True, runs_max=9, is_quiet=True).judged
+    one = next(found for found in judged if found.race.first.operation == "h2d")
+    text = export_test(device, program, one.race.signature, one.holds)
+    assert "'loading.prefetch'" in text
+    assert "racegate" not in text
+    (tmp_path / "test_race.py").write_text(text)
+    exported = Program(("-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)))
+    assert device.run(exported, Plan(), is_quiet=True).exit_code == 1
+    wait = "        torch.cuda.current_stream().wait_stream(stream)\n        return found\n"
+    library.write_text(faulty.replace("        return found\n", wait))
+    ran = device.run(exported, Plan(), is_quiet=True)
+    assert (ran.ending, ran.exit_code) == (Ending.FINISHED, 0), ran.message
 
 
 def test_a_program_that_observes_nothing_is_not_exported() -> None:

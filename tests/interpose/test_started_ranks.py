@@ -7,9 +7,11 @@ from pathlib import Path
 
 from cuda_torch import needs_cuda_torch
 from racegate.history.finding import FindingKind
+from racegate.interpose.errors import ExitCode
 from racegate.interpose.outcome import Ending
 from racegate.targets.program.judge import ProgramVerdict, judge_on
 from racegate.targets.program.launch import DeviceServer, Program
+from racegate.targets.program.ranks import LOST
 
 pytestmark = needs_cuda_torch
 
@@ -86,3 +88,63 @@ def test_torchrun_starts_ranks_with_devices(device: DeviceServer, tmp_path: Path
     observed = {one.name: one.digest for one in found.shown.observations}
     assert observed.keys() == {"bias of rank 0", "bias of rank 1"}
     assert len(set(observed.values())) == 1
+
+
+ENDED = """
+    import multiprocessing as mp
+    import torch
+
+    def work(queue):
+        queue.put(torch.ones(4, device="cuda").tolist())
+        queue.get()
+
+    if __name__ == "__main__":
+        torch.ones(4, device="cuda").sum().item()
+        spawn = mp.get_context("spawn")
+        queue = spawn.Queue()
+        child = spawn.Process(target=work, args=(queue,))
+        child.start()
+        print(queue.get())
+        child.terminate()
+        child.join()
+"""
+
+
+def test_a_process_that_is_ended_before_it_has_told_is_no_pass(
+    device: DeviceServer, tmp_path: Path
+) -> None:
+    """As the workers of a `multiprocessing.Pool` are."""
+    found = judged(device, tmp_path, ENDED, ())
+    assert found.shown.ending is Ending.FINISHED, found.shown.message
+    assert found.unmet == (f"{LOST}: 1",)
+    assert found.exit_code == ExitCode.INCONCLUSIVE
+
+
+SERVED = """
+    import multiprocessing as mp
+    import torch
+
+    def work(number):
+        staged = torch.empty(4, pin_memory=True)
+        landed = torch.full((4,), float(number), device="cuda")
+        staged.copy_(landed, non_blocking=True)
+        return staged.sum().item()
+
+    if __name__ == "__main__":
+        torch.ones(4, device="cuda").sum().item()
+        with mp.get_context("forkserver").Pool(1) as pool:
+            print(pool.map(work, [1, 2]))
+            pool.close()
+            pool.join()
+"""
+
+
+def test_a_process_of_a_fork_server_tells_what_it_found(
+    device: DeviceServer, tmp_path: Path
+) -> None:
+    """It ends by `os._exit`, behind what multiprocessing runs."""
+    found = judged(device, tmp_path, SERVED, ())
+    assert found.shown.ending is Ending.FINISHED, found.shown.message
+    assert found.unmet == ()
+    (race,) = found.races
+    assert (race.first.operation, race.second.operation) == ("d2h", "host read (sum)")

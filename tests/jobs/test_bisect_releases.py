@@ -7,13 +7,16 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from racegate.history.exit_code import ExitCode
 from racegate.interpose.errors import BadInput
 from racegate.jobs.versions.bisecting import ReleaseRange, bisect_releases
 from racegate.jobs.versions.cells import CellReport, ScenarioReport
+from racegate.jobs.versions.faulty import FaultyRange, faulty_range
 from racegate.jobs.versions.running import Keep
-from racegate.report.dashboard.versions import render_origin
+from racegate.report.dashboard.versions import render_origin, render_range
 
 VERSIONS = tuple(f"1.{number}" for number in range(9))
 
@@ -96,3 +99,53 @@ def test_what_is_kept_is_not_run_again(tmp_path: Path) -> None:
 def test_an_end_that_is_not_what_it_is_said_to_be_is_bad_input(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"1\.0 is not good, but bad: DIVERGENT"):
         bisected(told(VERSIONS), tmp_path)
+
+
+def ranged(verdicts: dict[str, str], bad: str, folder: Path) -> FaultyRange:
+    return faulty_range(
+        Told(verdicts), VERSIONS, bad, package="timm", folder=folder, say=lambda text: None
+    )
+
+
+@st.composite
+def spans(draw: st.DrawFn) -> tuple[int, int, int]:
+    """Places of the first and last release with the race, and of one of them."""
+    first = draw(st.integers(0, len(VERSIONS) - 1))
+    last = draw(st.integers(first, len(VERSIONS) - 1))
+    return first, last, draw(st.integers(first, last))
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(span=spans())
+def test_both_ends_are_found_from_any_release_with_the_race(
+    span: tuple[int, int, int], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    first, last, known = span
+    folder = tmp_path_factory.mktemp("cells")
+    found = ranged(told(VERSIONS[first : last + 1]), VERSIONS[known], folder)
+    assert (found.brought.bad, found.repaired.bad) == (VERSIONS[first], VERSIONS[last])
+    assert found.brought.beyond == (VERSIONS[first - 1] if first else "")
+    assert found.repaired.beyond == (*VERSIONS, "")[last + 1]
+    assert found.exit_code == ExitCode.FINDING
+
+
+def test_a_race_as_old_as_what_it_is_in_begins_where_it_can_be_judged(tmp_path: Path) -> None:
+    found = ranged(told(VERSIONS[3:6], missing=VERSIONS[:3]), "1.4", tmp_path)
+    assert (found.brought.bad, found.brought.beyond, found.repaired.beyond) == ("1.3", "1.2", "1.6")
+    text = render_range(found)
+    assert "1.3 has it, 1.2 cannot be judged: no wheel for this Python" in text
+    assert "1.6 repaired it: 1.5 has it, 1.6 has not" in text
+
+
+def test_an_end_is_one_of_several_where_releases_before_it_cannot_be_judged(tmp_path: Path) -> None:
+    found = ranged(told(VERSIONS[4:], missing=("1.2", "1.3")), "1.5", tmp_path)
+    assert (found.brought.beyond, found.brought.between) == ("1.1", ("1.2", "1.3"))
+    assert found.exit_code == ExitCode.INCONCLUSIVE
+    text = render_range(found)
+    assert "one of 1.2, 1.3, 1.4 brought it: 1.4 has it, 1.1 has not" in text
+    assert "timm: 1.8, the newest, has it" in text
+
+
+def test_a_range_begins_from_a_release_with_the_race(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r"1\.1 is not bad, but good"):
+        ranged(told(VERSIONS[3:]), "1.1", tmp_path)

@@ -43,10 +43,14 @@ def load(staging, number):
 
 
 staging, batches = torch.empty(4, pin_memory=True), []
+first, second = (torch.cuda.nvtx.range_start(f"epoch {number}") for number in range(2))
 for number in range(2):
     with record_function(f"batch {number}"):
         batches.append(load(staging, number))
+torch.cuda.nvtx.range_end(first)
 torch.cuda.synchronize()
+torch.cuda.nvtx.range_end(second)
+torch.cuda.nvtx.range_start("never closed")
 """
 Events = list[dict[str, Any]]
 
@@ -92,6 +96,11 @@ def test_a_program_is_drawn_with_its_own_ranges(tmp_path: Path) -> None:
     begun = [one["name"] for one in events if one["ph"] == "B"]
     assert begun == ["batch 0", "upload", "batch 1", "upload"]
     assert [one["name"] for one in events if one["ph"] == "i"] == ["waits", "waits"]
+    own = {number: [one["ts"] for one in events if one["name"] == f"epoch {number}"]
+           for number in range(2)}  # fmt: skip
+    assert own[0][0] < own[1][0] < own[0][1] < own[1][1]
+    assert [one["ph"] for one in events if one["name"].startswith("epoch")] == ["b", "e"] * 2
+    assert "never closed" not in {one["name"] for one in events}
     uploads = [one for one in events if one["name"] == "h2d" and one["ph"] == "X"]
     assert [one["tid"] for one in uploads] == [lanes["stream 1"]] * 2
     assert uploads[0]["args"]["place"] == "x.py:11"

@@ -22,11 +22,13 @@ class RunTracer:
         self._session = session
         self._path = path
         self._log = session.recorder.keep_log()
+        self._own: dict[int, int] = {}  # of a range that is open, its number in NVTX
 
     def follow_ranges(self) -> None:
         """From now on: for a process of one run, which takes nothing back."""
         enter, leave = record_function.__enter__, record_function.__exit__
         push, pop, mark = nvtx.range_push, nvtx.range_pop, nvtx.mark
+        start, stop = nvtx.range_start, nvtx.range_end
 
         def entering(self: record_function) -> record_function:
             found = enter(self)
@@ -49,10 +51,23 @@ class RunTracer:
             self._mark(message)
             return mark(message)
 
+        def starting(message: str) -> int:
+            opened = self._open(message)
+            # NVTX without a profiler says 0 for every range.
+            self._own[opened] = start(message)
+            return opened
+
+        def stopping(opened: int) -> None:
+            found = self._own.pop(opened, None)
+            if found is not None:
+                self._close(opened)
+            stop(opened if found is None else found)
+
         begin, end = self._begin, self._end
         torch.autograd.profiler.record_function.__enter__ = entering
         torch.autograd.profiler.record_function.__exit__ = leaving
         nvtx.range_push, nvtx.range_pop, nvtx.mark = pushing, popping, marking
+        nvtx.range_start, nvtx.range_end = starting, stopping
 
     def write(self) -> None:
         """The file, with all until now."""
@@ -68,6 +83,16 @@ class RunTracer:
         with self._session.lock:
             self._session.drain()
             self._log.end(self._session.thread_lane())
+
+    def _open(self, name: str) -> int:
+        with self._session.lock:
+            self._session.drain()
+            return self._log.open(self._session.thread_lane(), str(name))
+
+    def _close(self, opened: int) -> None:
+        with self._session.lock:
+            self._session.drain()
+            self._log.close(self._session.thread_lane(), opened)
 
     def _mark(self, name: str) -> None:
         with self._session.lock:

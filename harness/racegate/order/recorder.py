@@ -7,10 +7,10 @@ other timing of the same program could exchange.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import zip_longest
 from typing import NamedTuple
 
 from racegate.history.finding import Frame
@@ -65,6 +65,10 @@ class _Place:
 
     name: str
     count: int = 0
+
+
+def _at(clock: Sequence[int], lane: int) -> int:
+    return clock[lane] if lane < len(clock) else 0
 
 
 def _forget_pair(first: Access, second: Access) -> None:
@@ -139,6 +143,7 @@ class Recorder:
         self.positions: dict[str, AccessPlace] = {}
         self._asked: Clock = []  # what allocators have found complete
         self._priced: dict[str, WaitTotal] | None = None
+        self._issued: dict[int, list[int]] = {}  # numbers of operations by lane, while waits cost
 
     def tell_pairs(self, on_pair: OnPair) -> None:
         """From now on each pair of accesses of a conflict is told."""
@@ -185,6 +190,8 @@ class Recorder:
         """
         lane = self.lanes.of(thread, stream)
         raced = self._order.issue(thread, lane, label, stack, reads, writes)
+        if self._priced is not None:
+            self._issued.setdefault(lane, []).append(self.lanes.number(lane))
         if self.log is not None:
             self.log.operation(thread, self.lanes.stream_of(stream), label, stack, reads, writes)
         if raced is not None:
@@ -324,12 +331,11 @@ class Recorder:
     def _price(self, lane: int, covered: Clock, stack: Stack) -> None:
         if self._priced is None or not stack:
             return
-        pairs = zip_longest(covered, self.lanes.clock(lane), fillvalue=0)
-        new = sum(
-            max(0, number - known)
-            for other, (number, known) in enumerate(pairs)
-            if not self.lanes.is_host(other)
-        )
+        own = self.lanes.clock(lane)
+        new = 0
+        for other, numbers in self._issued.items():
+            if (until := _at(covered, other)) > (known := _at(own, other)):
+                new += bisect_right(numbers, until) - bisect_right(numbers, known)
         place = f"{stack[0][0]}:{stack[0][1]}"
         host, streams = self._priced.get(place, WaitTotal(0, 0))
         is_host = self.lanes.is_host(lane)

@@ -1,11 +1,14 @@
-"""Runs the tests of PyTorch or vLLM on the virtual device, one process a test, and says what came
-of each.
+"""Runs the tests of PyTorch, vLLM or Megatron-core on the virtual device, one process a test, and
+says what came of each. With `--together` the tests of a file are run in one process first: if
+nothing in it was without order or refused, those that passed have passed, and the others are run
+one by one.
 
     python reports/interposer/peers/run.py CHECKOUT OUT.jsonl [--file test_cuda.py ...] [NAME ...]
     python reports/interposer/peers/run.py --table OUT.jsonl
 
-CHECKOUT: of PyTorch or vLLM (`--suite vllm`), by the Python in which that is installed, and what
-its tests need: PyTorch's expecttest and psutil, vLLM's pytest-asyncio and tblib.
+CHECKOUT: of PyTorch or of another project (`--suite NAME`), by the Python in which that is
+installed, and what its tests need: PyTorch's expecttest and psutil, vLLM's pytest-asyncio and
+tblib.
 NAME: words of tests that are run again; without any, those that OUT.jsonl does not have are run, so
 that the same command goes on where it was stopped. A line of OUT.jsonl is one test:
 
@@ -19,7 +22,8 @@ lost: its process ended before it did
 
 What is not passed, refused or skipped is judged by hand in `judged_SUITE.toml`: `wrong` is a fault
 of racegate, `race` a real one of the test, `older` a test of another release than the installed
-torch, `limit` what a device without a GPU cannot have. What nobody has judged counts as wrong.
+torch, `limit` what a device without a GPU, or the run of this suite, cannot have. What nobody has
+judged counts as wrong.
 """
 
 from __future__ import annotations
@@ -34,7 +38,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 from xml.etree import ElementTree
 
 import msgspec
@@ -59,6 +63,7 @@ ABOUT = (
 MEMORY_BYTES = 8 << 30  # a power of two: some tests expect to get whole numbers out of shares of it
 KEPT_MAX = 300
 TOLD_MAX = 120
+TOGETHER_MAX = 4  # times the limit of one test
 WORDS = ("-p", "no:cacheprovider", "-p", "no:hypothesispytest", "-q")
 
 
@@ -66,7 +71,7 @@ class Suite(NamedTuple):
     """A project's tests. title: its name; folder: of its checkout; words: for pytest
 
     modules: that take long to import and set up no CUDA, which may be done only behind the fork
-    about: which release the tests are of
+    about: which release the tests are of; ranks: as how many each is run, 0 for none
     """
 
     title: str
@@ -75,9 +80,28 @@ class Suite(NamedTuple):
     modules: tuple[str, ...]
     words: tuple[str, ...] = ()
     about: str = ""
+    ranks: int = 0
 
 
 SUITES = {
+    "megatron": Suite(
+        "Megatron-core",
+        ".",
+        (
+            "tests/unit_tests/distributed/test_param_and_grad_buffer.py",
+            "tests/unit_tests/inference/test_scheduler.py",
+            "tests/unit_tests/tensor_parallel/test_layers.py",
+            "tests/unit_tests/tensor_parallel/test_random.py",
+            "tests/unit_tests/test_optimizer_cpu_offloading.py",
+            "tests/unit_tests/transformer/test_full_cuda_graph.py",
+            "tests/unit_tests/transformer/test_transformer_block.py",
+        ),
+        ("pytest", "megatron.core", "megatron.training"),
+        ("--noconftest", "-o", "addopts="),  # theirs asks for Transformer Engine
+        "the tests are of Megatron-core 0.16.1, which is installed without Transformer Engine and "
+        "runs as one rank",
+        ranks=1,
+    ),
     "pytorch": Suite(
         "PyTorch",
         "test",
@@ -98,12 +122,37 @@ SUITES = {
         "vLLM",
         ".",
         (
+            "tests/v1/kv_offload/cpu/policies/test_factory.py",
+            "tests/v1/kv_offload/cpu/test_canonical_layout.py",
+            "tests/v1/kv_offload/cpu/test_capacity.py",
             "tests/v1/kv_offload/cpu/test_gpu_worker.py",
+            "tests/v1/kv_offload/cpu/test_manager.py",
+            "tests/v1/kv_offload/cpu/test_shared_offload_region.py",
             "tests/v1/kv_offload/cpu/test_swap_blocks_batch.py",
             "tests/v1/kv_offload/cpu/test_swap_blocks_triton.py",
+            "tests/v1/kv_offload/test_factory.py",
+            "tests/v1/kv_offload/test_file_mapper.py",
+            "tests/v1/kv_offload/tiering/p2p/test_data_transport.py",
+            "tests/v1/kv_offload/tiering/p2p/test_manager.py",
+            "tests/v1/kv_offload/tiering/p2p/test_sessions.py",
+            "tests/v1/kv_offload/tiering/p2p/test_zmq_transport.py",
+            "tests/v1/kv_offload/tiering/test_async_lookup.py",
+            "tests/v1/kv_offload/tiering/test_backpressure.py",
+            "tests/v1/kv_offload/tiering/test_factory.py",
+            "tests/v1/kv_offload/tiering/test_fs_tier.py",
+            "tests/v1/kv_offload/tiering/test_kvcr_tier.py",
+            "tests/v1/kv_offload/tiering/test_metrics.py",
+            "tests/v1/kv_offload/tiering/test_obj_tier.py",
+            "tests/v1/kv_offload/tiering/test_tier_poll_thread.py",
+            "tests/v1/kv_offload/tiering/test_tiering_offloading.py",
             "tests/v1/sample/test_rejection_sampler.py",
             "tests/v1/sample/test_sampler.py",
             "tests/v1/sample/test_topk_topp_sampler.py",
+            "tests/v1/simple_kv_offload/test_hip_mem_ops.py",
+            "tests/v1/simple_kv_offload/test_integration.py",
+            "tests/v1/simple_kv_offload/test_kv_events.py",
+            "tests/v1/simple_kv_offload/test_scheduler.py",
+            "tests/v1/simple_kv_offload/test_worker.py",
             "tests/v1/worker/test_gpu_block_table.py",
             "tests/v1/worker/test_gpu_input_batch.py",
             "tests/v1/worker/test_gpu_input_batch_v2.py",
@@ -145,7 +194,9 @@ class Judged(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One test. text: why it is not passed; events: that were recorded; torch: the installed one"""
+    """One test. text: why it is not passed; events: that were recorded; torch: the installed one;
+    together: how many tests the process ran, to which events and seconds belong
+    """
 
     test: str
     standing: Standing
@@ -153,6 +204,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     events: int = 0
     seconds: float = 0.0
     torch: str = ""
+    together: int = 1
 
 
 @contextmanager
@@ -175,27 +227,25 @@ def prepared_device(modules: tuple[str, ...]) -> Iterator[DeviceServer]:
             yield DeviceServer(server, kind)
 
 
-def tests_in(device: DeviceServer, path: Path, words: tuple[str, ...]) -> list[str]:
+def tests_in(device: DeviceServer, path: Path, suite: Suite) -> list[str]:
     """Names of the tests of a file, as pytest collects them on the device."""
     with tempfile.TemporaryDirectory(prefix="peers-") as folder:
         out = Path(folder) / "names"
-        program = Program((str(HERE / "collect.py"), str(path), str(out), *words), timeout_s=600.0)
+        program = Program(
+            (str(HERE / "collect.py"), str(path), str(out), *suite.words), timeout_s=600.0
+        )
         outcome = device.run(program, Plan(is_recording=False), is_quiet=True)
         if not out.exists():
             sys.exit(f"{path}: its tests could not be collected: {outcome.message}")
         return out.read_text().split()
 
 
-def run_test(
-    device: DeviceServer, test: str, root: Path, words: tuple[str, ...], *, timeout_s: float
-) -> Row:
+def run_test(device: DeviceServer, test: str, root: Path, suite: Suite, *, timeout_s: float) -> Row:
     """One test under pytest, in a process of its own, recorded."""
     begun = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="peers-") as folder:
         report = Path(folder) / "report.xml"
-        words = (*WORDS, *words, f"--rootdir={root}", f"--junitxml={report}", f"{root}/{test}")
-        program = Program(("-m", "pytest", *words), timeout_s=timeout_s, memory_bytes=MEMORY_BYTES)
-        outcome = device.run(program, Plan(), is_quiet=True)
+        outcome = _under_pytest(device, test, root, suite, report, timeout_s)
         standing, text = standing_of(outcome, report)
     return Row(
         test=test,
@@ -205,6 +255,61 @@ def run_test(
         seconds=round(time.perf_counter() - begun, 1),
         torch=outcome.torch_version,
     )
+
+
+def run_together(
+    device: DeviceServer, file: str, root: Path, suite: Suite, *, timeout_s: float
+) -> list[Row]:
+    """The tests of a file that pass in one process; none if anything in it is to be looked at."""
+    begun = time.perf_counter()
+    with tempfile.TemporaryDirectory(prefix="peers-") as folder:
+        report = Path(folder) / "report.xml"
+        outcome = _under_pytest(device, file, root, suite, report, timeout_s)
+        is_whole = outcome.ending in (Ending.FINISHED, Ending.FAILED)
+        if not is_whole or outcome.findings or outcome.disagreements or not report.exists():
+            return []
+        cases = list(ElementTree.parse(report).iter("testcase"))
+    seconds = round(time.perf_counter() - begun, 1)
+    rows = []
+    for case in cases:
+        standing, text = _standing_of_case(case)
+        if standing in (Standing.PASSED, Standing.SKIPPED):
+            told = Row(test=_name_of(case, file), standing=standing, text=text[:KEPT_MAX])
+            rows.append(
+                msgspec.structs.replace(
+                    told,
+                    events=outcome.events,
+                    seconds=seconds,
+                    torch=outcome.torch_version,
+                    together=len(cases),
+                )
+            )
+    return rows
+
+
+def _under_pytest(
+    device: DeviceServer,
+    test: str,
+    root: Path,
+    suite: Suite,
+    report: Path,
+    timeout_s: float,
+) -> Outcome:
+    own = (f"--rootdir={root}", f"--junitxml={report}", f"{root}/{test}")
+    program = Program(
+        ("-m", "pytest", *WORDS, *suite.words, *own),
+        timeout_s=timeout_s,
+        memory_bytes=MEMORY_BYTES,
+        ranks=suite.ranks,
+    )
+    return device.run(program, Plan(), is_quiet=True)
+
+
+def _name_of(case: ElementTree.Element, file: str) -> str:
+    """As pytest would be told it: JUnit has the file and the classes with dots between."""
+    module = file.removesuffix(".py").replace("/", ".")
+    classes = case.get("classname", "").removeprefix(module).strip(".").split(".")
+    return "::".join([file, *filter(None, classes), case.get("name", "")])
 
 
 def standing_of(outcome: Outcome, report: Path) -> tuple[Standing, str]:
@@ -217,7 +322,12 @@ def standing_of(outcome: Outcome, report: Path) -> tuple[Standing, str]:
         return Standing.LOST, outcome.message
     if outcome.findings:
         return Standing.CONFLICT, "; ".join(race.message for race in outcome.findings)
-    case = next(ElementTree.parse(report).iter("testcase"))
+    if outcome.disagreements:
+        return Standing.CONFLICT, "; ".join(one.title for one in outcome.disagreements)
+    return _standing_of_case(next(ElementTree.parse(report).iter("testcase")))
+
+
+def _standing_of_case(case: ElementTree.Element) -> tuple[Standing, str]:
     for tag, standing in (
         ("failure", Standing.FAILED),
         ("error", Standing.FAILED),
@@ -313,15 +423,29 @@ def run_all(options: argparse.Namespace) -> None:
     root = (options.checkout / suite.folder).resolve()
     with prepared_device(suite.modules) as device, options.out.open("ab") as out:
         for file in options.file or suite.files:
-            for name in tests_in(device, root / file, suite.words):
-                test = f"{file}::{name}"
-                is_named = any(word in test for word in options.names)
-                if not (is_named if options.names else test not in known):
-                    continue
-                row = run_test(device, test, root, suite.words, timeout_s=options.timeout)
-                out.write(msgspec.json.encode(row) + b"\n")
-                out.flush()
-                print(f"{row.seconds:6.1f} s  {row.standing:8}  {test}  {_one_line(row.text)}")
+            names = [f"{file}::{name}" for name in tests_in(device, root / file, suite)]
+            if options.names:
+                missing = [one for one in names if any(word in one for word in options.names)]
+            else:
+                missing = [one for one in names if one not in known]
+            if missing and options.together:
+                limit_s = options.timeout * TOGETHER_MAX
+                others = [f"--deselect={root}/{one}" for one in names if one not in missing]
+                these = suite._replace(words=(*suite.words, *others))
+                rows = run_together(device, file, root, these, timeout_s=limit_s)
+                keep(rows, out)
+                done = {row.test for row in rows}
+                missing = [one for one in missing if one not in done]
+            for test in missing:
+                keep([run_test(device, test, root, suite, timeout_s=options.timeout)], out)
+
+
+def keep(rows: Iterable[Row], out: BinaryIO) -> None:
+    """A line of the file, and one for who waits, for each."""
+    for row in rows:
+        out.write(msgspec.json.encode(row) + b"\n")
+        print(f"{row.seconds:6.1f} s  {row.standing:8}  {row.test}  {_one_line(row.text)}")
+    out.flush()
 
 
 def main() -> None:
@@ -332,6 +456,7 @@ def main() -> None:
     parser.add_argument("--suite", choices=sorted(SUITES), default="pytorch")
     parser.add_argument("--file", action="append")
     parser.add_argument("--timeout", type=float, default=600.0)
+    parser.add_argument("--together", action="store_true")
     parser.add_argument("--table", action="store_true")
     options = parser.parse_intermixed_args()
     if options.table:

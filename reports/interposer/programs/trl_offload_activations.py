@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import torch
+from accelerate import PartialState
 from trl.models.activation_offloading import OffloadActivations
 
 from racegate.interpose import observe
 
 torch.set_num_threads(1)
 torch.manual_seed(0)
+PartialState()  # the library's messages, as that the host has little memory left, need it
 layer = torch.nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True)
 model = torch.nn.TransformerEncoder(layer, 3, enable_nested_tensor=False).to("cuda")
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

@@ -1,4 +1,4 @@
-"""vllm: blocks of the KV cache stored by the OffloadingConnector's worker, or loaded by it."""
+"""vllm: blocks of the KV cache stored by the worker of OffloadingConnector, or loaded, or both."""
 
 from __future__ import annotations
 
@@ -63,11 +63,11 @@ def transfer(source: object, target: object, *, is_store: bool) -> None:
 
 
 torch.cuda.synchronize()
-if sys.argv[1] == "store":
+if sys.argv[1] != "load":
     device[2:4].fill_(7)  # a forward pass writes two blocks
     transfer(on_device([2, 3]), CPULoadStoreSpec([0, 1]), is_store=True)
     observe("blocks of the host", host[:2].clone())
-else:
+if sys.argv[1] != "store":
     host[:2].fill_(5)
     device[5:7].fill_(0)  # blocks are zeroed when they are given to a request
     transfer(CPULoadStoreSpec([0, 1]), on_device([5, 6]), is_store=False)

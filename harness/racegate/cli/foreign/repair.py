@@ -34,7 +34,7 @@ from racegate.targets.common.server import PrintPlace
 from racegate.targets.program.launch import Program, checked_program, open_device
 from racegate.targets.program.repair import SOURCE_BYTES_MAX
 from racegate.targets.program.repairs.edges import WaitKind
-from racegate.targets.program.repairs.exported import export_test
+from racegate.targets.program.repairs.exported import ExportedKind, export_test
 from racegate.targets.program.repairs.patches import judge_patch, read_patch
 from racegate.targets.program.repairs.proof import repair_program
 from racegate.targets.program.workflow.witness import PROGRAM_WITNESSES, save_witnesses
@@ -159,14 +159,18 @@ def export(
         Path,
         typer.Option("--pytest", metavar="FILE", callback=place_to_write, help="The test's file."),
     ],
+    kind: Annotated[
+        ExportedKind,
+        typer.Option(help="regression: one test, which fails as long as the race is there."),
+    ] = ExportedKind.CONTROL,
 ) -> None:
     """Write the finding of a witness as a test that needs no racegate: the program corrupts when
-    one operation is late, and with its repair it does not.
+    one operation is late, and with its repair it does not; of a library: it does not.
     """
     known = PROGRAM_WITNESSES.load(witness)
     program = known.subject.checked(DeviceKind.VIRTUAL)
     with open_device(stdout=PrintPlace.STDERR) as device:
-        text = export_test(device, program, known.signature, parse_holds(known.holds))
+        text = export_test(device, program, known.signature, parse_holds(known.holds), kind=kind)
     write_text(pytest, text)
     say(
         f"wrote {pytest}: pytest {pytest} on a GPU, or, without one, racegate torch run "

@@ -28,10 +28,16 @@ from racegate.interpose.errors import BadInput
 from racegate.jobs.versions.bisecting import bisect_releases
 from racegate.jobs.versions.chosen import available, chosen
 from racegate.jobs.versions.engines import EngineHistory, EngineKind, Environments
+from racegate.jobs.versions.faulty import faulty_range
 from racegate.jobs.versions.kinds import SglangKind, VllmKind
 from racegate.jobs.versions.programs import ProgramHistory
 from racegate.jobs.versions.running import History, kept, run_history
-from racegate.report.dashboard.versions import print_history, render_history, render_origin
+from racegate.report.dashboard.versions import (
+    print_history,
+    render_history,
+    render_origin,
+    render_range,
+)
 from racegate.report.objects import HistoryObject
 from racegate.scenario.errors import BadInputError
 from racegate.scenario.spec import Scenario
@@ -171,22 +177,37 @@ def bisect(
         list[str], typer.Argument(metavar="SCRIPT [ARGS]", help="Or -- -m MODULE [ARGS].")
     ],
     package: Annotated[str, typer.Option(metavar="NAME", help="What pip calls it.")],
-    good: Annotated[str, typer.Option(metavar="V", help="A version without a race.")],
-    bad: Annotated[str, typer.Option(metavar="V", help="A version with one, before or after it.")],
+    bad: Annotated[str, typer.Option(metavar="V", help="A version with a race.")],
+    good: Annotated[
+        str,
+        typer.Option(
+            metavar="V",
+            show_default="both ends are looked for",
+            help="One without, before or after it.",
+        ),
+    ] = "",
     beside: BesideOption = None,
     runs: RunsOption = PROGRAM_RUNS,
     out: OutOption = None,
     json: JsonOption = None,
 ) -> None:
-    """Find the release of a package that brought a race into a program, or, if --good is the later
-    one, the release that repaired it. 1: it is found; 4: it is one of several, of which some
-    cannot be judged.
+    """Find the release of a package that brought a race into a program, and the one that repaired
+    it; with --good only that of the two. 1: found; 4: one of several, of which some cannot be
+    judged.
     """
     subject = _program_history(script, package, beside, runs)
     folder = out or Path(f"history-{package}")
     folder_to_fill(folder)
     try:
-        versions, is_brought = _from_good_to_bad(package, good, bad)
+        there = available(package)
+        if unknown := {good, bad} - {"", *there}:
+            told = f"{package} has no version {min(unknown)} here; it has {', '.join(there)}"
+            raise BadInput(told)
+        if not good:
+            both = faulty_range(subject, there, bad, package=package, folder=folder, say=say)
+            tell(json, both, lambda: print(render_range(both)))
+            raise typer.Exit(both.exit_code)
+        versions, is_brought = _from_good_to_bad(there, good, bad)
         found = bisect_releases(
             subject, versions, package=package, is_brought=is_brought, folder=folder, say=say
         )
@@ -196,12 +217,8 @@ def bisect(
     raise typer.Exit(found.exit_code)
 
 
-def _from_good_to_bad(package: str, good: str, bad: str) -> tuple[tuple[str, ...], bool]:
+def _from_good_to_bad(there: tuple[str, ...], good: str, bad: str) -> tuple[tuple[str, ...], bool]:
     """The versions from one to the other, and whether the bad one is the later. Raises BadInput."""
-    there = available(package)
-    for version in (good, bad):
-        if version not in there:
-            raise BadInput(f"{package} has no version {version} here; it has {', '.join(there)}")
     first, last = there.index(good), there.index(bad)
     if first == last:
         raise BadInput("--good and --bad are the same version")

@@ -18,7 +18,8 @@ Ranges = Sequence[tuple[int, int]]  # of bytes, each [low, high)
 
 class LogKind(StrEnum):
     """What one entry says: an operation of a stream, an access of a thread, an event that is
-    recorded, a wait, a lock or the like that a thread hands on, a range that begins or ends.
+    recorded, a wait, a lock or the like that a thread hands on, a range that begins or ends; one
+    that may end in another order or thread than it began is opened and closed.
     """
 
     OPERATION = "operation"
@@ -28,6 +29,8 @@ class LogKind(StrEnum):
     HAND_ON = "hand on"
     BEGIN = "begin"
     END = "end"
+    OPEN = "open"
+    CLOSE = "close"
     MARK = "mark"
 
 
@@ -35,7 +38,8 @@ class RecordedStep(msgspec.Struct, frozen=True, array_like=True):
     """One entry. lane: the stream or thread that it is of, by number; thread: that asked for it
 
     name: of an operation its label, of a range as the program calls it; place: as file:line
-    source: of a wait, the entry that it waits for, NOWHERE if that is not known
+    source: of a wait, the entry that it waits for, NOWHERE if that is not known; of a range that
+        is closed, the entry that opened it
     nbytes: that an operation or access touches
     """
 
@@ -114,6 +118,15 @@ class StepRecorder:
     def end(self, thread: int) -> None:
         """It ends its innermost range."""
         self._add(LogKind.END, thread, thread, "", ())
+
+    def open(self, thread: int, name: str) -> int:
+        """A thread opens a range that any thread may close, by the number that is returned."""
+        self._add(LogKind.OPEN, thread, thread, name, ())
+        return len(self.steps) - 1
+
+    def close(self, thread: int, opened: int) -> None:
+        """A thread closes a range."""
+        self._add(LogKind.CLOSE, thread, thread, "", (), source=opened)
 
     def mark(self, thread: int, name: str) -> None:
         """A moment that the program names."""

@@ -64,6 +64,11 @@ static struct code *code_of(struct frames *frames, PyObject *code) {
     return known ? known : new_code(frames, code);
 }
 
+/* Of an instruction that has none (a call that a compiler made up, a frame that is being entered), its function's. */
+static PyObject *line_of(struct code *code, PyObject *frame) {
+    int line = PyFrame_GetLineNumber(frame);
+    return line < 0 ? PyObject_GetAttrString(code->code, "co_firstlineno") : PyLong_FromLong(line);
+}
 /* (file, line, qualified name of the function) of a frame: by its instruction, whose line is searched for once. */
 static PyObject *place_of(struct code *code, PyObject *frame) {
     int at = PyFrame_GetLasti(frame);
@@ -71,7 +76,7 @@ static PyObject *place_of(struct code *code, PyObject *frame) {
         if (code->places[i].at == at) return code->places[i].frame;
     PyObject *place = PyTuple_New(3);
     PyTuple_SetItem(place, 0, PyObject_GetAttrString(code->code, "co_filename"));
-    PyTuple_SetItem(place, 1, PyObject_GetAttrString(frame, "f_lineno"));
+    PyTuple_SetItem(place, 1, line_of(code, frame));
     PyTuple_SetItem(place, 2, PyObject_GetAttrString(code->code, "co_qualname"));
     if (code->count == code->room) {
         struct place *places = cleared(code->room ? 2 * code->room : 4, sizeof *places);

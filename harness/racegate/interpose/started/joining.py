@@ -9,6 +9,8 @@ import gc
 import os
 import socket
 import sys
+from functools import partial
+from multiprocessing.util import Finalize, register_after_fork
 from types import TracebackType
 
 import msgspec
@@ -17,6 +19,8 @@ from racegate.interpose.child import Child
 from racegate.interpose.outcome import Ending, Job
 from racegate.interpose.program.processes import DOOR, PLACE, preloaded
 from racegate.interpose.ranks.group.messages import Down, HelloMessage, RankLink, SeatMessage
+
+_LAST = -1_000  # of what multiprocessing runs at the end of a process
 
 
 def join_run() -> None:
@@ -32,7 +36,11 @@ def join_run() -> None:
     child = Child(preloaded())
     child.join(link, len(list(filter(None, os.environ["CUDA_VISIBLE_DEVICES"].split(",")))))
     child.begin(job)
-    atexit.register(_finish, child, _told_failures())
+    failures = _told_failures()
+    atexit.register(_finish, child, failures)
+    # A process of multiprocessing's fork server ends without that: with what multiprocessing itself
+    # runs at the end, which is not asked for before the process has begun.
+    register_after_fork(child, partial(_finish_behind_work, failures))
 
 
 def _door() -> socket.socket:
@@ -57,8 +65,14 @@ def _told_failures() -> list[str]:
     return failures
 
 
+def _finish_behind_work(failures: list[str], child: Child) -> None:
+    Finalize(None, _finish, (child, failures), exitpriority=_LAST)
+
+
 def _finish(child: Child, failures: list[str]) -> None:
-    """Behind all that the program does at its exit."""
+    """Behind all that the program does at its exit, once."""
+    if child.session.is_over:
+        return
     gc.collect()  # what nothing holds any more is done with before the end
     ending = Ending.FAILED if failures else Ending.FINISHED
     child.finish(ending, len(failures), next(iter(failures), ""))

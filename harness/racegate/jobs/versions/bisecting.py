@@ -79,13 +79,8 @@ def bisect_releases(
     asked: list[AskedRelease] = []
 
     def ask(place: int) -> Shows:
-        version = versions[place]
-        run_history(history, [version], folder, say)
-        (empty,) = history.cells(version)
-        found = asked_release(kept(empty, folder), history.names)
-        asked.append(found)
-        say(f"{version}: {found.shows} ({found.said})")
-        return found.shows
+        asked.append(judged_release(history, versions[place], folder, say))
+        return asked[-1].shows
 
     _check_ends(versions, ask, asked)
     good, bad = bisected(len(versions) - 1, ask)
@@ -110,6 +105,15 @@ def _check_ends(
         if ask(place) is not wanted:
             found = asked[-1]
             raise BadInput(f"{found.release} is not {wanted}, but {found.shows}: {found.said}")
+
+
+def judged_release(history: History, version: str, folder: Path, say: Say) -> AskedRelease:
+    """Judges one release, or takes what is kept of it. Raises BadInput if a file is no cell."""
+    run_history(history, [version], folder, say)
+    (empty,) = history.cells(version)
+    found = asked_release(kept(empty, folder), history.names)
+    say(f"{version}: {found.shows} ({found.said})")
+    return found
 
 
 def asked_release(cell: CellReport, names: Sequence[str]) -> AskedRelease:

@@ -56,4 +56,5 @@ PyObject *PyEval_GetFrame(void);
 PyObject *PyFrame_GetCode(PyObject *);
 PyObject *PyFrame_GetBack(PyObject *);
 int PyFrame_GetLasti(PyObject *);
+int PyFrame_GetLineNumber(PyObject *);
 #endif

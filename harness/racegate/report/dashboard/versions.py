@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.table import Table
 
-from racegate.jobs.versions.bisecting import ReleaseRange
+from racegate.jobs.triage.bisect import Shows
+from racegate.jobs.versions.bisecting import AskedRelease, ReleaseRange
 from racegate.jobs.versions.cells import CellReport, ScenarioReport
+from racegate.jobs.versions.faulty import FaultyRange, RangeBound
 from racegate.jobs.versions.watching import WatchedVersion
 from racegate.report.objects import HistoryObject
 from racegate.scenario.untrusted.text import printable_markdown
@@ -105,9 +107,36 @@ def watched_lines(one: WatchedVersion) -> list[str]:
     return lines + [f"  gone  {signature}" for signature in one.gone]
 
 
+def render_range(found: FaultyRange) -> str:
+    """From which release to which one a program races, as text."""
+    lines = _asked(found.asked)
+    for end, verb, last in (
+        (found.brought, "brought", "oldest"),
+        (found.repaired, "repaired", "newest"),
+    ):
+        told = _end(end, verb) if end.beyond else f"{end.bad}, the {last}, has it"
+        lines.append(f"{found.package}: {told}")
+    lines.append(f"{len(found.asked)} of {found.releases} releases were judged")
+    return "\n".join(lines)
+
+
+def _end(end: RangeBound, verb: str) -> str:
+    if end.shows is Shows.SKIPPED:
+        return f"{end.bad} has it, {end.beyond} cannot be judged: {end.said}"
+    brings = verb == "brought"
+    first = end.bad if brings else end.beyond
+    suspects = [*end.between, first] if brings else [first, *end.between]
+    which = f"one of {', '.join(suspects)}" if end.between else first
+    return f"{which} {verb} it: {end.bad} has it, {end.beyond} has not"
+
+
+def _asked(asked: Sequence[AskedRelease]) -> list[str]:
+    return [f"{one.release:12} {one.shows:8} {one.said}" for one in asked]
+
+
 def render_origin(found: ReleaseRange) -> str:
     """What a bisection of releases came to, as text."""
-    lines = [f"{one.release:12} {one.shows:8} {one.said}" for one in found.asked]
+    lines = _asked(found.asked)
     verb = "brought" if found.is_brought else "repaired"
     first = found.bad if found.is_brought else found.good
     suspects = [*found.between, first] if found.is_brought else [*found.between[::-1], first]

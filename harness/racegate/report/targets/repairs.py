@@ -31,6 +31,7 @@ def render_patch(found: PatchResult, name: str) -> str:
     lines += [f"CHANGES  {found.refused}"] if found.refused else []
     lines += [f"not needed: the change at {place}" for place in found.unneeded]
     lines += [f"the host waits at {text}" for text in found.host_waits]
+    lines += [f"a stream waits at {text}" for text in found.stream_waits]
     half = "all of it" if not found.leaves else f"{len(found.leaves)} conflicts are left"
     said = half if found.repairs or found.leaves else "nothing was to be repaired"
     return "\n".join(

@@ -3,7 +3,8 @@ that of our own engine.
 
 A stream is a thread of the trace, and so is a host thread. A slice is an operation on its stream,
 what asked for it on its host thread, an access, a wait, the record of an event; a range that the
-program names (`record_function`, NVTX) is a slice around them. A flow goes from the record of an
+program names (`record_function`, NVTX) is a slice around them, or one of its own where it may end
+in another thread than it began (`range_start` of NVTX). A flow goes from the record of an
 event to what waits for it, and, of the category `missing`, between the two of a conflict. A unit of
 time is a place in the order in which all that was recorded.
 """
@@ -20,6 +21,7 @@ from racegate.report.timeline.chrome import UNIT_US, Event, flow, names_of
 
 _PROCESS = 1
 _RANGES = {LogKind.BEGIN: "B", LogKind.END: "E"}
+_OWN_RANGES = (LogKind.OPEN, LogKind.CLOSE)
 
 
 def recorded_trace(log: RecordedRun, races: Sequence[Race], title: str) -> bytes:
@@ -36,6 +38,8 @@ def recorded_trace(log: RecordedRun, races: Sequence[Race], title: str) -> bytes
     for at, step in enumerate(log.steps):
         if step.kind in _RANGES:
             events += _range(at, step, open_ranges)
+        elif step.kind in _OWN_RANGES:
+            events += _own_range(at, step, log)
         else:
             events += _step(at, step, log, raced.get(step.name, ""))
     for thread, count in open_ranges.items():
@@ -54,6 +58,21 @@ def _range(at: int, step: RecordedStep, open_ranges: dict[int, int]) -> Iterator
     open_ranges[step.thread] = count + (1 if step.kind is LogKind.BEGIN else -1)
     common = {"ph": _RANGES[step.kind], "pid": _PROCESS, "tid": step.thread, "ts": at * UNIT_US}
     yield {**common, "name": step.name, "cat": "range"} if step.name else common
+
+
+def _own_range(at: int, step: RecordedStep, log: RecordedRun) -> Iterator[Event]:
+    """Both ends of a range, at its end: one that is never closed is left out."""
+    if step.kind is LogKind.OPEN:
+        return
+    opened = log.steps[step.source]
+    for place, end in ((step.source, "b"), (at, "e")):
+        yield {
+            **_at(place, opened.thread),
+            "ph": end,
+            "id": step.source + 1,
+            "cat": "range",
+            "name": opened.name,
+        }
 
 
 def _step(at: int, step: RecordedStep, log: RecordedRun, raced: str) -> Iterator[Event]:

@@ -64,7 +64,7 @@ PROGRAM = (
           attributes=("__enter__", "__exit__"), releases="torch, where a run is drawn whole",
           why="ranges of the program are part of the picture"),
     Patch(by="interpose.run_log", owner="torch.cuda.nvtx",
-          attributes=("range_push", "range_pop", "mark"),
+          attributes=("range_push", "range_pop", "range_start", "range_end", "mark"),
           releases="torch, where a run is drawn whole",
           why="ranges of the program are part of the picture"),
     Patch(by="interpose.program.install", owner="torch.cuda.streams.Stream", attributes=("query",),

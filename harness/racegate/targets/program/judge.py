@@ -21,6 +21,7 @@ from racegate.targets.common.search import POLLS, Effect, JudgedRace, LandingSea
 from racegate.targets.common.verdict import TargetVerdict, counted
 from racegate.targets.program.explore import Pairs
 from racegate.targets.program.launch import DeviceServer, Program
+from racegate.targets.program.ranks import LOST
 
 # A run under holds may take as long as the recorded run so many times, and this much more.
 TIMES_MAX, MORE_S = 20, 30.0
@@ -267,6 +268,8 @@ def unjudged(outcome: Outcome) -> tuple[str, ...]:
     reasons = [NO_WORK] if outcome.work == 0 else []
     if outcome.work_of_children:
         reasons.append(f"{CHILDREN_WORK}: {outcome.work_of_children}")
+    if lost := outcome.not_seen.get(LOST):
+        reasons.append(f"{LOST}: {lost}")
     return tuple(reasons)
 
 

@@ -92,6 +92,10 @@ class PythonSource:
         lines = self._lines[found.lineno - 1 : found.end_lineno]
         return "\n".join([lines[0][found.col_offset :], *lines[1:]])
 
+    def count_of(self, statement: str) -> int:
+        """How many statements read so, as Python writes them."""
+        return sum(ast.unparse(node) == statement for node in _statements(self._tree))
+
     def is_one(self, line: int, other: int) -> bool:
         """Whether two lines are in one statement."""
         return self._innermost(line) is self._innermost(other)

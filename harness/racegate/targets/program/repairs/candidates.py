@@ -4,6 +4,7 @@ candidates, before anybody has run them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import product
@@ -90,6 +91,7 @@ class PossibleEdges:
             self._events(first, second, here, there),
             self._stream_waits(first, second, there),
             self._behind(first, second, here),
+            self._on_owner(race, here),
             self._device_waits(there),
         ]
 
@@ -263,6 +265,31 @@ class PossibleEdges:
                 kind, waiter = EdgeKind.RECORD_STREAM, WaitKind.NOBODY
                 yield self._line(kind, waiter, frame, LineSide.AFTER, text, depth)
 
+    def _on_owner(self, race: Race, here: Stack) -> Iterator[SourceEdge]:
+        """What reads another stream's memory is given to that stream, and its own waits for it."""
+        if race.hazard is not Hazard.REUSE:
+            return
+        for depth, frame in enumerate(here):
+            key = key_of(frame, LineSide.BEFORE)
+            reader, owner = self.stream(key, race.first.lane), self.stream(key, race.second.lane)
+            with suppress(NoPlaceError):
+                text = self._texts.of(frame[0]).statement(frame[1])
+                if not (reader and owner) or reader == owner or not _is_movable(text):
+                    continue
+                lines = (f"with torch.cuda.stream({owner}):", f"    {text}")
+                given = "\n".join((*lines, f"{reader}.wait_stream({owner})"))
+                one = LineEdit(frame[1], LineSide.BEFORE, self._with_torch(frame, given))
+                yield SourceEdge(
+                    kind=EdgeKind.OWNER,
+                    waiter=WaitKind.STREAM,
+                    words=f"{place_name((frame,))} given to {owner}, which {reader} waits for",
+                    depth=depth,
+                    edits=(
+                        FileEdit(path=path_of(frame[0]), insertions=(one,), removed=(frame[1],)),
+                    ),
+                    wait=(frame[0], one),
+                )
+
     def _second_buffer(self, race: Race, there: Stack) -> Iterator[SourceEdge]:
         """Pinned memory that the host fills anew while an upload reads it: the allocator keeps the
         old one until then.
@@ -298,6 +325,13 @@ def _pairs(here: Stack, there: Stack) -> list[tuple[int, Frame, Frame]]:
         if a[0] == b[0] or i == j == 0
     ]
     return [(depth, a, b) for depth, _, a, b in sorted(found, key=lambda one: one[:2])]
+
+
+def _is_movable(statement: str) -> bool:
+    """Whether it can be indented, and something can follow: the texts of a statement over several
+    lines would change.
+    """
+    return "\n" not in statement and not re.match(r"(return|raise|break|continue)\b", statement)
 
 
 def _edits(lines: Sequence[tuple[str, LineEdit]]) -> tuple[FileEdit, ...]:

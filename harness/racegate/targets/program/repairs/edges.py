@@ -28,6 +28,7 @@ class EdgeKind(StrEnum):
     STREAM: before the second, its stream or the host waits for all that a stream was given
     JOIN: behind the first, the stream of the second, or the host, waits for the stream of the first
     MOVED: a wait of the program stands earlier, for an event, a stream or another thread
+    OWNER: the first is given to the stream of the second, and its own stream waits for it
     RECORD_STREAM: the allocator is told which stream uses the memory
     SECOND_BUFFER: what would be overwritten is left alone, and another buffer takes its place
     DEVICE: the host waits for the whole device
@@ -37,6 +38,7 @@ class EdgeKind(StrEnum):
     STREAM = "stream"
     JOIN = "join"
     MOVED = "moved"
+    OWNER = "owner"
     RECORD_STREAM = "record_stream"
     SECOND_BUFFER = "second buffer"
     DEVICE = "device"

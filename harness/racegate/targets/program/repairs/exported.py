@@ -6,15 +6,20 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+import textwrap
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from enum import StrEnum
 from pathlib import Path
+from pprint import pformat
+from typing import NamedTuple
 
-from racegate.history.finding import Frame, Race
+from racegate.history.finding import Frame, Race, Side
 from racegate.history.schedule import Hold, Holds
 from racegate.interpose.errors import BadInput
 from racegate.interpose.outcome import Ending, PlaceSeen
 from racegate.targets.program.launch import DeviceServer, Program
-from racegate.targets.program.repair import from_here
+from racegate.targets.program.repair import from_here, module_of
 from racegate.targets.program.repairs.candidates import PossibleEdges, key_of, probing
 from racegate.targets.program.repairs.edges import (
     EdgeKind,
@@ -26,9 +31,10 @@ from racegate.targets.program.repairs.edges import (
 )
 from racegate.targets.program.repairs.proof import repairing_edges
 from racegate.targets.program.repairs.trials import Trials
-from racegate.targets.program.source import LineEdit, LineSide
+from racegate.targets.program.source import LineEdit, LineSide, NoPlaceError
 
 LATCH = Path(__file__).with_name("latch.py")
+LIBRARY = Path(__file__).with_name("latched_library.py")
 TURNS_MAX = 4  # of either line, tried from what the hold names on
 RUNS_MAX = 64
 _OBSERVES = re.compile(r"\bracegate\.observe\(")
@@ -36,52 +42,112 @@ _IMPORTS = re.compile(r"^(?:import racegate|from racegate(?:\.interpose)? import
 _NUMBER = re.compile(r"#(\d+)$")
 
 
+class ExportedKind(StrEnum):
+    """What a test says. CONTROL: the program as it is corrupts, repaired it does not; REGRESSION:
+    it does not, which fails as long as the race is there
+    """
+
+    CONTROL = "control"
+    REGRESSION = "regression"
+
+
+class LatchLine(NamedTuple):
+    """One of the two lines that hold an operation, in the script or in a module of a library.
+
+    statement: beside which it stands there, as Python writes it
+    """
+
+    file: str
+    edit: LineEdit
+    statement: str
+
+
 class LatchPlaces:
-    """The lines of a script between which an operation is held. Raises BadInput where it has no
-    such lines, or where the stream has no name.
+    """The lines between which an operation is held: in the script where its streams have names
+    there, else in the library. Raises BadInput where there are no such lines.
     """
 
     def __init__(self, script: str, race: Race, texts: SourceFiles, places: dict[str, PlaceSeen]):
-        self.close_at, self.open_at = (
-            _frame_in(side.stack, script) for side in (race.first, race.second)
+        self._texts = texts
+        self._edges = PossibleEdges(texts, places)
+        first, second = race.first, race.second
+        self.lines = (
+            self._line(script, first, LineSide.BEFORE, "close"),
+            self._line(script, second, LineSide.AFTER, "open"),
         )
-        edges, first, second = PossibleEdges(texts, places), race.first, race.second
-        closed = edges.stream(key_of(self.close_at, LineSide.BEFORE), first.lane)
-        opened = edges.stream(key_of(self.open_at, LineSide.AFTER), second.lane)
-        if closed is None or (opened is None and not second.is_host):
-            raise BadInput(
-                f"the script has no name for the stream of the operation at {first.place}, or for "
-                f"that of {second.place}, where it would have to be held"
-            )
-        self._closing = f"latch.close({closed})"
-        self._opening = "latch.open()" if second.is_host else f"latch.open({opened})"
 
-    def edge(self, script: str) -> SourceEdge:
-        """What holds the operation, to be put into the script beside edges."""
-        lines = (
-            LineEdit(self.close_at[1], LineSide.BEFORE, self._closing),
-            LineEdit(self.open_at[1], LineSide.AFTER, self._opening),
+    def _line(self, script: str, side: Side, where: LineSide, does: str) -> LatchLine:
+        frames = sorted(side.stack, key=lambda frame: path_of(frame[0]) != script)
+        for frame in frames:
+            stream = self._edges.stream(key_of(frame, where), side.lane)
+            opens_for_host = side.is_host and where is LineSide.AFTER
+            if stream is None and not opens_for_host:
+                continue
+            with suppress(NoPlaceError):
+                text = f"latch.{does}({'' if opens_for_host else stream})"
+                one = LineEdit(frame[1], where, text)
+                path = path_of(frame[0])
+                statement = "" if path == script else self._statement(frame, one)
+                return LatchLine(path, one, statement)
+        raise BadInput(
+            f"the stream of the operation at {side.place} has no name at a line where it could be "
+            "held"
         )
+
+    def _statement(self, frame: Frame, one: LineEdit) -> str:
+        """That of a library, if it is the only one that reads so, and its module is known. Raises
+        NoPlaceError.
+        """
+        source = self._texts.of(frame[0])
+        source.with_lines([one])
+        text = ast.unparse(ast.parse(textwrap.dedent(source.statement(frame[1]))))
+        is_behind = one.where is LineSide.AFTER
+        if source.count_of(text) != 1 or (is_behind and text.startswith("return")):
+            raise NoPlaceError(f"line {frame[1]} is no statement of its own kind")
+        return text
+
+    def edge(self) -> SourceEdge:
+        """What holds the operation, to be put in beside edges."""
         return SourceEdge(
             kind=EdgeKind.EVENT,
             waiter=WaitKind.NOBODY,
             words="a latch",
             depth=0,
-            edits=(FileEdit(path=script, insertions=lines),),
+            edits=tuple(
+                FileEdit(
+                    path=path, insertions=tuple(one.edit for one in self.lines if one.file == path)
+                )
+                for path in dict.fromkeys(one.file for one in self.lines)
+            ),
         )
 
+    def in_library(self, script: str) -> dict[str, list[tuple[str, bool, str]]]:
+        """Of each module of a library: statements, whether a line goes behind, and the line. Raises
+        BadInput if a file is in no package.
+        """
+        found: dict[str, list[tuple[str, bool, str]]] = {}
+        for one in self.lines:
+            if one.file != script:
+                try:
+                    module = module_of(Path(one.file))
+                except ValueError as error:
+                    raise BadInput(f"{from_here(one.file)}: {error}") from None
+                is_behind = one.edit.where is LineSide.AFTER
+                found.setdefault(module, []).append((one.statement, is_behind, one.edit.text))
+        return found
 
-def _frame_in(stack: tuple[Frame, ...], script: str) -> Frame:
-    for frame in stack:
-        if path_of(frame[0]) == script:
-            return frame
-    raise BadInput(f"{from_here(script)} has no line of the access that is to be held")
 
-
-def export_test(device: DeviceServer, program: Program, race_of: str, holds: Holds) -> str:
+def export_test(
+    device: DeviceServer,
+    program: Program,
+    race_of: str,
+    holds: Holds,
+    *,
+    kind: ExportedKind = ExportedKind.CONTROL,
+) -> str:
     """A module of pytest that shows one finding of a script: that the program corrupts, and that
-    with its repair it does not, where the script alone is repaired. race_of: the finding's
-    signature; holds: its smallest ones
+    with its repair it does not; or, where a library has to be repaired, that it does not, which
+    fails until then. race_of: the finding's signature; holds: its smallest ones
 
     Raises BadInput with the reason where the finding cannot be shown so.
     """
@@ -94,13 +160,18 @@ def export_test(device: DeviceServer, program: Program, race_of: str, holds: Hol
     if base.ending is not Ending.FINISHED or race is None:
         raise BadInput(f"the program has no finding {race_of} now")
     probed = trials.run(trials.repaired(probing([race], texts)))
-    held = LatchPlaces(script, race, texts, probed.outcome.places).edge(script)
-    control = texts.changed([held])[0][script]
+    places = LatchPlaces(script, race, texts, probed.outcome.places)
+    library, held = places.in_library(script), places.edge()
+    control = {script: texts.of(script).text, **texts.changed([held])[0]}
     turns = _turns(trials, control, script, holds[0], race)
-    edges = repairing_edges(trials)
+    edges = repairing_edges(trials) if kind is ExportedKind.CONTROL and not library else ()
     repaired = texts.changed([*edges, held])[0]
-    fixed = plain_source(repaired[script]) if edges and set(repaired) == {script} else None
-    return _module(race, plain_source(control), fixed, turns)
+    has_repair = bool(edges) and set(repaired) == {script}
+    plain = [
+        plain_source(_in_front(_arguments(program), text))
+        for text in (control[script], *([repaired[script]] if has_repair else []))
+    ]
+    return _module(race, plain, turns, library)
 
 
 def _script_of(program: Program, holds: Holds) -> str:
@@ -111,15 +182,18 @@ def _script_of(program: Program, holds: Holds) -> str:
     return path_of(program.argv[0])
 
 
-def _turns(trials: Trials, control: str, script: str, hold: Hold, race: Race) -> tuple[int, int]:
+def _turns(
+    trials: Trials, control: dict[str, str], script: str, hold: Hold, race: Race
+) -> tuple[int, int]:
     """At which turn of its line the latch closes, and at which of the other it opens: those at
     which the program observes something else.
     """
     latch, base = LATCH.read_text(), trials.base.outcome
     second = next((b for a, b in race.pairs if a == hold.op), race.second.label)
     for close_at, open_at in _nearest(_number(hold.op), _number(second)):
-        start = f"{latch}\nlatch = StreamLatch({close_at}, {open_at})\n"
-        seen = trials.run(trials.repaired({script: _in_front(start, control)})).outcome
+        start = f"{latch}\nimport builtins\nbuiltins.latch = StreamLatch({close_at}, {open_at})\n"
+        held = {**control, script: _in_front(start, control[script])}
+        seen = trials.run(trials.repaired(held)).outcome
         if seen.ending is Ending.FINISHED and seen.differs(base):
             return close_at, open_at
     raise BadInput("with the operation held at the script's lines nothing else is observed")
@@ -134,6 +208,12 @@ def _nearest(close_at: int, open_at: int) -> Iterator[tuple[int, int]]:
 def _number(label: str) -> int:
     found = _NUMBER.search(label)
     return int(found[1]) if found else 1
+
+
+def _arguments(program: Program) -> str:
+    if len(program.argv) == 1:
+        return ""
+    return f"import sys\n\nsys.argv = {list(program.argv)!r}\n"
 
 
 def _in_front(start: str, text: str) -> str:
@@ -163,31 +243,43 @@ def plain_source(text: str) -> str:
     return found
 
 
-def _module(race: Race, control: str, fixed: str | None, turns: tuple[int, int]) -> str:
+def _module(
+    race: Race,
+    programs: Sequence[str],
+    turns: tuple[int, int],
+    library: dict[str, list[tuple[str, bool, str]]],
+) -> str:
     latch = LATCH.read_text().partition('"""\n')[2]
+    if library:
+        latch += "\n\n" + LIBRARY.read_text().partition('"""\n')[2].replace(
+            "LATCHED: dict[str, list[tuple[str, bool, str]]] = {}",
+            f"LATCHED: dict[str, list[tuple[str, bool, str]]] = {pformat(library, width=99)}",
+        )
     head = (
         '"""Whether two accesses are ordered.\n\n'
         f"first   {race.first.operation} at {race.first.place}\n"
         f"second  {race.second.operation} at {race.second.place}\n\n"
         'Needs torch with CUDA, and cuda-bindings.\n"""\n'
     )
-    parts = [head + latch, f"\nCONTROL = {_quoted(control)}"]
-    parts += [] if fixed is None else [f"REPAIRED = {_quoted(fixed)}"]
-    late = f"StreamLatch(close_at={turns[0]}, open_at={turns[1]})"
+    names = ("PROGRAM",) if len(programs) == 1 else ("CONTROL", "REPAIRED")
+    parts = [head + latch, ""]
+    parts += [f"{name} = {_quoted(text)}" for name, text in zip(names, programs, strict=True)]
+    latches = ("StreamLatch()", f"StreamLatch(close_at={turns[0]}, open_at={turns[1]})")
+    open_latch, late = (f"known({one})" if library else one for one in latches)
     # Settled first: that loads the kernels, which would wait for a stream that is held.
-    parts.append(
-        "\ndef test_the_control_corrupts() -> None:\n"
-        "    settled = observed(CONTROL, StreamLatch())\n"
-        f"    late = observed(CONTROL, {late})\n"
-        "    assert late != settled\n"
-    )
-    if fixed is not None:
-        parts.append(
-            "\ndef test_the_repaired_program_is_clean() -> None:\n"
-            "    settled = observed(REPAIRED, StreamLatch())\n"
-            f"    late = observed(REPAIRED, {late})\n"
-            "    assert late == settled\n"
-        )
+    told = [
+        ("the_control_corrupts", "CONTROL", "!="),
+        ("the_repaired_program_is_clean", "REPAIRED", "=="),
+    ]
+    if len(programs) == 1:
+        told = [("a_late_operation_changes_nothing", "PROGRAM", "==")]
+    parts += [
+        f"\ndef test_{name}() -> None:\n"
+        f"    settled = observed({program}, {open_latch})\n"
+        f"    late = observed({program}, {late})\n"
+        f"    assert late {compared} settled\n"
+        for name, program, compared in told
+    ]
     return "\n".join(parts)
 
 

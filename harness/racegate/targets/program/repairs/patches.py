@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from difflib import SequenceMatcher
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -85,7 +86,10 @@ class PatchResult(StrictStruct, frozen=True, kw_only=True):
         patch; repairs: signatures of the conflicts that are gone
     leaves: conflicts that are still there; adds: signatures of new ones
     unneeded: changes without which it repairs as much
-    host_waits: added lines where a thread of the host waits, with for how many operations
+    host_waits, stream_waits: added lines where a thread of the host, or a stream, waits, with for
+        how many operations
+    operations: that its waits, and those of the program that come to cover more, have to wait for
+        beyond what they did without it
     refused: why the changed program is not the one that was to be repaired; empty if it is
     """
 
@@ -98,6 +102,8 @@ class PatchResult(StrictStruct, frozen=True, kw_only=True):
     adds: tuple[str, ...] = ()
     unneeded: tuple[str, ...] = ()
     host_waits: tuple[str, ...] = ()
+    stream_waits: tuple[str, ...] = ()
+    operations: int = 0
     refused: str = ""
 
     @property
@@ -198,6 +204,7 @@ def judge_patch(
     seen = trials.run(changed)
     verdict = judge_on(device, changed, explores=bool(seen.races), runs_max=runs_max, is_quiet=True)
     before, after = set(base.races), set(seen.races)
+    waits = dict(_added_waits(patch, texts, seen))
     result = PatchResult(
         argv=program.argv,
         before=f"{len(before)} conflicts in {base.outcome.events} events",
@@ -206,7 +213,9 @@ def judge_patch(
         leaves=tuple(_left(verdict, race) for name, race in seen.races.items() if name in before),
         adds=tuple(sorted(after - before)),
         unneeded=tuple(_unneeded(trials, patch, seen, source)),
-        host_waits=tuple(_host_waits(patch, texts, seen)),
+        host_waits=_told(waits, lambda total: total.host),
+        stream_waits=_told(waits, lambda total: total.streams),
+        operations=_price(trials.run(trials.repaired(_on_disk(patch))), seen, texts),
         refused=trials.refusal(msgspec.structs.replace(seen, outcome=_without_new(seen, base))),
     )
     return result, verdict, changed
@@ -238,16 +247,44 @@ def _unneeded(trials: Trials, patch: SourcePatch, whole: Seen, source: str) -> I
                 yield f"{from_here(path)}:{hunk.at}"
 
 
-def _host_waits(patch: SourcePatch, texts: dict[str, str], seen: Seen) -> Iterator[str]:
+def _on_disk(patch: SourcePatch) -> dict[str, str]:
+    """The texts of its files as they are: waits are counted in runs with texts alone."""
+    return {path: read_text(Path(path), SOURCE_BYTES_MAX) for path in patch.hunks}
+
+
+def _price(without: Seen, seen: Seen, texts: dict[str, str]) -> int:
+    """What waits cover that covered nothing or less without the patch, line by line."""
+    before = {place: sum(total) for place, total in without.outcome.waits.items()}
+    lines = {str(Path(path).resolve()): _lines_before(path, text) for path, text in texts.items()}
+    more = 0
+    for place, total in seen.outcome.waits.items():
+        file, _, number = place.rpartition(":")
+        known = lines.get(str(Path(file).resolve()))
+        old = int(number) if known is None else known.get(int(number), 0)
+        more += max(0, sum(total) - before.get(f"{file}:{old}", 0))
+    return more
+
+
+def _lines_before(path: str, text: str) -> dict[int, int]:
+    """Of lines that a patch leaves, from 1: the number that each has on disk."""
+    old = read_text(Path(path), SOURCE_BYTES_MAX).splitlines()
+    blocks = SequenceMatcher(None, old, text.splitlines(), autojunk=False).get_matching_blocks()
+    return {one.b + at + 1: one.a + at + 1 for one in blocks for at in range(one.size)}
+
+
+def _added_waits(
+    patch: SourcePatch, texts: dict[str, str], seen: Seen
+) -> Iterator[tuple[str, WaitTotal]]:
+    """The lines that a patch adds, by what is said of them, with what is waited for there."""
     for path, hunks in patch.hunks.items():
         added = {line[1:] for hunk in hunks for line in hunk.lines if line[0] == "+"}
         lines = texts[path].splitlines()
         for place, total in sorted(seen.outcome.waits.items()):
             file, _, number = place.rpartition(":")
             line = next(islice(lines, int(number) - 1, None), "")
-            if Path(file).resolve() == Path(path).resolve() and line in added and _waits(total):
-                yield f"{from_here(path)}:{number}: {line.strip()} ({total.host} operations)"
+            if Path(file).resolve() == Path(path).resolve() and line in added:
+                yield f"{from_here(path)}:{number}: {line.strip()}", total
 
 
-def _waits(total: WaitTotal) -> bool:
-    return total.host > 0
+def _told(waits: Mapping[str, WaitTotal], of: Callable[[WaitTotal], int]) -> tuple[str, ...]:
+    return tuple(f"{text} ({of(total)} operations)" for text, total in waits.items() if of(total))
