@@ -61,7 +61,7 @@ nightly: $(STAMP)
 sanitize: $(STAMP)
 	$(BIN)/python tests/helpers/sanitized.py -n $(JOBS) --timeout 0 tests/order \
 		$(addprefix tests/interpose/test_,interpose_litmus.py gpu_recording.py compiled_operators.py memory.py \
-		torn_copies.py touches.py graph_parts.py program.py interpose_latches.py)
+		torn_copies.py touches.py graph_parts.py program.py interpose_latches.py rank_programs.py rank_orders.py)
 
 # A million broken inputs for every loader: about twenty minutes of one core.
 hostile: $(STAMP)

@@ -141,7 +141,7 @@ CONTRACT = (
     Printed(what="adapter check", struct=Conformance),
     Printed(what="adapter run", struct=RunResult),
     Printed(what="adapter gate", struct=GatedResults),
-    Printed(what="vllm mutate", struct=ReleaseMutationObject),
+    Printed(what="vllm mutate, sglang mutate", struct=ReleaseMutationObject),
     Printed(what="vllm run, sglang run", struct=RunResult),
     Printed(what="vllm gate, sglang gate", struct=GatedResults),
     Printed(what="torch run", struct=ProgramResult),

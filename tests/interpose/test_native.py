@@ -12,7 +12,7 @@ import pytest
 
 from cuda_torch import needs_cuda_torch
 from racegate.history.finding import Stack
-from racegate.interpose.build import build_forward, build_library, find_toolkit
+from racegate.interpose.build import build_forward, build_library, build_nccl, find_toolkit
 from racegate.interpose.errors import BadInput
 from racegate.interpose.native.library import build_operators, new_walk
 from racegate.order.compiled import build_order
@@ -55,9 +55,10 @@ def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         build_order,
         build_operators,
         lambda: build_library(find_toolkit()),
+        lambda: build_nccl(find_toolkit())[0],
         lambda: build_forward(find_toolkit()),
     ],
-    ids=["order", "operators", "virtual", "forward"],
+    ids=["order", "operators", "virtual", "nccl", "forward"],
 )
 def test_the_compiler_has_nothing_to_warn_of(
     build: Callable[[], Path], empty_cache: Path, monkeypatch: pytest.MonkeyPatch

@@ -159,6 +159,47 @@ def test_the_value_that_differs_is_named_before_what_it_spoils(
     assert found.exit_code == 1
 
 
+BESIDE_GLOO = """
+    import os
+    import racegate, torch
+    import torch.distributed as dist
+    from torch.nn.parallel import DistributedDataParallel
+
+    rank = int(os.environ["RANK"])
+    torch.cuda.set_device(rank)
+    dist.init_process_group("nccl")
+
+
+    def trained(device, group):
+        torch.manual_seed(rank)  # other weights on each rank: the first one's go to all
+        layers = [torch.nn.Linear(16, 32), torch.nn.ReLU(), torch.nn.Linear(32, 4)]
+        model = torch.nn.Sequential(*layers).to(device)
+        model = DistributedDataParallel(model, process_group=group, bucket_cap_mb=0.001)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        torch.manual_seed(100 + rank)
+        for step in range(3):
+            model(torch.randn(8, 16).to(device)).pow(2).mean().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        return torch.cat([one.detach().flatten().cpu() for one in model.parameters()])
+
+
+    on_gpus = trained("cuda", None)
+    on_hosts = trained("cpu", dist.new_group(backend="gloo"))
+    racegate.agree("parameters", on_gpus)
+    racegate.observe("is equal", torch.equal(on_gpus, on_hosts))
+    dist.destroy_process_group()
+"""
+
+
+def test_ddp_trains_bit_for_bit_as_with_gloo(device: DeviceServer, tmp_path: Path) -> None:
+    """Its buckets and its averages are torch's own: only who exchanges them differs."""
+    found = run_text(device, BESIDE_GLOO, tmp_path)
+    assert found.exit_code == 0, found.shown.message
+    values = [one.preview for one in found.base.observations if "is equal" in one.name]
+    assert values == ["True", "True"]
+
+
 @pytest.mark.parametrize("theme", THEMES)
 def test_every_program_is_found_to_be_what_it_is(device: DeviceServer, theme: str) -> None:
     programs = [one for one in PROGRAMS.values() if one.theme == theme]

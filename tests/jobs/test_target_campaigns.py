@@ -22,6 +22,7 @@ from racegate.cli.app import app
 from racegate.cli.foreign import releases
 from racegate.history.replayed import ReplayOutcome
 from racegate.jobs.foreign import opened
+from racegate.jobs.foreign.features import drawn_features, featured
 from racegate.jobs.foreign.requests import drawn_requests, free_in, scenario_of
 from racegate.jobs.stores.folder import FolderStore
 from racegate.jobs.stores.witnesses import any_witness
@@ -48,6 +49,28 @@ def test_a_drawn_scenario_can_be_run(seed: int) -> None:
     assert scenario == scenario_of(seed)
     assert len({request.name for request in scenario.requests}) == len(scenario.requests)
     assert validate(scenario) == scenario
+
+
+@given(st.integers(0, 100_000))
+def test_a_scenario_with_features_can_be_run(seed: int) -> None:
+    scenario = featured(seed)
+    assert cannot_run(scenario) == ""
+    assert scenario == featured(seed)
+    assert validate(scenario) == scenario
+    assert scenario.requests != scenario_of(seed).requests
+
+
+def test_every_feature_is_drawn() -> None:
+    drawn = [drawn_features(1, index) for index in range(60)]
+    assert (drawn[9].name, drawn[9].title) == ("features-1-9", "drawn from seed 1000009")
+    requests = [one for scenario in drawn for one in scenario.requests]
+    assert {one.grammar_modulus for one in requests} == {0, 2}
+    assert {one.temperature for one in requests} == {0.0, 0.05, 0.08}
+    assert any(len(one.prompt) > 256 for one in requests)
+    beginnings = [
+        [one.prompt[:3] for one in scenario.requests if len(one.prompt) > 3] for scenario in drawn
+    ]
+    assert any(len(set(each)) < len(each) for each in beginnings)
 
 
 def test_seeds_differ() -> None:

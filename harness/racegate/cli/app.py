@@ -65,13 +65,13 @@ COMMANDS = {
     ),
     "vllm": LazyCommand(
         CommandKind.JUDGE,
-        "foreign.vllm",
+        "foreign.engines",
         "Judge unmodified vLLM releases, without a GPU.",
         app="vllm",
     ),
     "sglang": LazyCommand(
         CommandKind.JUDGE,
-        "foreign.releases",
+        "foreign.engines",
         "Judge unmodified SGLang releases, without a GPU.",
         app="sglang",
     ),

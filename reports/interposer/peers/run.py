@@ -1,12 +1,14 @@
-"""Runs the tests of PyTorch or vLLM on the virtual device, one process a test, and says what came
-of each. With `--together` the tests of a file are run in one process first: if nothing in it was
-without order or refused, those that passed have passed, and the others are run one by one.
+"""Runs the tests of PyTorch, vLLM or Megatron-core on the virtual device, one process a test, and
+says what came of each. With `--together` the tests of a file are run in one process first: if
+nothing in it was without order or refused, those that passed have passed, and the others are run
+one by one.
 
     python reports/interposer/peers/run.py CHECKOUT OUT.jsonl [--file test_cuda.py ...] [NAME ...]
     python reports/interposer/peers/run.py --table OUT.jsonl
 
-CHECKOUT: of PyTorch or vLLM (`--suite vllm`), by the Python in which that is installed, and what
-its tests need: PyTorch's expecttest and psutil, vLLM's pytest-asyncio and tblib.
+CHECKOUT: of PyTorch or of another project (`--suite NAME`), by the Python in which that is
+installed, and what its tests need: PyTorch's expecttest and psutil, vLLM's pytest-asyncio and
+tblib.
 NAME: words of tests that are run again; without any, those that OUT.jsonl does not have are run, so
 that the same command goes on where it was stopped. A line of OUT.jsonl is one test:
 
@@ -20,7 +22,8 @@ lost: its process ended before it did
 
 What is not passed, refused or skipped is judged by hand in `judged_SUITE.toml`: `wrong` is a fault
 of racegate, `race` a real one of the test, `older` a test of another release than the installed
-torch, `limit` what a device without a GPU cannot have. What nobody has judged counts as wrong.
+torch, `limit` what a device without a GPU, or the run of this suite, cannot have. What nobody has
+judged counts as wrong.
 """
 
 from __future__ import annotations
@@ -87,13 +90,9 @@ SUITES = {
         (
             "tests/unit_tests/distributed/test_param_and_grad_buffer.py",
             "tests/unit_tests/inference/test_scheduler.py",
-            "tests/unit_tests/models/test_gpt_model.py",
-            "tests/unit_tests/pipeline_parallel/test_fine_grained_activation_offloading.py",
             "tests/unit_tests/tensor_parallel/test_layers.py",
             "tests/unit_tests/tensor_parallel/test_random.py",
-            "tests/unit_tests/test_optimizer.py",
             "tests/unit_tests/test_optimizer_cpu_offloading.py",
-            "tests/unit_tests/transformer/test_cuda_graphs.py",
             "tests/unit_tests/transformer/test_full_cuda_graph.py",
             "tests/unit_tests/transformer/test_transformer_block.py",
         ),

@@ -7,7 +7,9 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, cast
+from tempfile import TemporaryDirectory
+from types import ModuleType
+from typing import Any, ClassVar, cast
 
 import msgspec
 import pytest
@@ -19,12 +21,14 @@ from racegate.history.exit_code import ExitCode
 from racegate.interpose.outcome import Ending, Observation, Plan
 from racegate.jobs.foreign.releases import OpenedEngine
 from racegate.measure.evaluation.foreign.edits import order_edits, release_edits
+from racegate.measure.evaluation.foreign.job import ALIKE
 from racegate.measure.evaluation.source.results import SourceOperator
 from racegate.scenario.spec import Scenario
 from racegate.targets.common.cell import EngineCell
 from racegate.targets.common.client import Engine
+from racegate.targets.common.inside.probing import ProbeTally, probe_sources
 from racegate.targets.common.inside.sources import LineTracer
-from racegate.targets.common.wire import NOT_EDITED, ReleaseRun, SourceEdit
+from racegate.targets.common.wire import AS_IT_IS, NOT_EDITED, ReleaseRun, SourceEdit, SourceOptions
 
 RUNNER = """\
 LIMIT = 100
@@ -88,8 +92,10 @@ class EditedEngine:
     """An engine whose only step is the function of its runner, run as it is edited."""
 
     start_s = cpu_s = 0.0
+    runs: ClassVar[list[SourceEdit | None]] = []  # of all of them
 
-    def __init__(self, cell: EngineCell) -> None:
+    def __init__(self, cell: EngineCell, folder: Path) -> None:
+        self._file = folder / "runner.py"
         is_aligned = "align" in cell.settings
         self._source = RUNNER.replace("100\n", "5  \n") if is_aligned else RUNNER
 
@@ -98,19 +104,24 @@ class EditedEngine:
         scenario: Scenario,
         plan: Plan,
         *,
-        edit: SourceEdit | None = None,
         timeout_s: float | None = None,
-        traces: bool = False,
+        sources: SourceOptions = AS_IT_IS,
     ) -> ReleaseRun:
-        source = self._source
+        source, edit = self._source, sources.edit
+        self.runs.append(edit)
+        log = ProbeTally()
         if edit is not None:
             assert edit.module == "vllm.runner"
             source = source[: edit.start] + edit.text + source[edit.end :]
             if edit.start < RUNNER.index("def count"):
                 told = f"vllm.runner {NOT_EDITED}"
                 return ReleaseRun(ending=Ending.NOT_MODELLED, message=told)
-        space: dict[str, Any] = {}
+        runner = ModuleType("vllm.runner")
+        space, runner.__file__ = vars(runner), str(self._file)
+        self._file.write_text(source)
         exec(compile(source, "/x/vllm/runner.py", "exec"), space)
+        sys.modules[runner.__name__] = runner
+        probe_sources(sources.probes, log)
         tracer = LineTracer("vllm")
         with tracer.tracing():
             try:
@@ -118,14 +129,18 @@ class EditedEngine:
             except (TypeError, ValueError, NameError) as error:
                 return ReleaseRun(ending=Ending.FAILED, message=f"TypeError: {error}")
         inner = (Observation("step 1 total", text, text),)
-        lines = tracer.lines() if traces else {}
-        return ReleaseRun(ending=Ending.FINISHED, inner=inner, steps=1, lines=lines)
+        lines = tracer.lines() if sources.traces else {}
+        return ReleaseRun(
+            ending=Ending.FINISHED, inner=inner, steps=1, lines=lines, alike=log.alike()
+        )
 
 
 @contextmanager
 def opened(cell: EngineCell, **options: object) -> Iterator[OpenedEngine]:
-    engine = cast(Engine, EditedEngine(cell))
-    yield OpenedEngine(cell, engine, engine, dict)
+    with TemporaryDirectory() as folder:
+        engine = cast(Engine, EditedEngine(cell, Path(folder)))
+        yield OpenedEngine(cell, engine, engine, dict)
+    sys.modules.pop("vllm.runner", None)
 
 
 @pytest.fixture
@@ -142,6 +157,7 @@ def release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "scripts" / "three_rows.toml").write_text(SCENARIO)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr("racegate.cli.foreign.releases.open_release", opened)
+    monkeypatch.setattr(EditedEngine, "runs", [])
     return tmp_path
 
 
@@ -161,6 +177,15 @@ def test_what_changes_a_value_is_killed_and_what_does_not_survives(release: Path
     assert killed["how"].startswith("CHANGED step 1: total.total is -6, in the base 6")
     survivor = fates["return min(total, LIMIT)", "return total"]
     assert survivor["fate"] == "survived" and ran.exit_code == ExitCode.FINDING
+
+
+def test_an_edit_that_never_makes_another_value_has_no_run_of_its_own(release: Path) -> None:
+    _, found = mutate(release)
+    survivors = [one for one in found["report"]["results"] if one["fate"] == "survived"]
+    alike = {one["after"] for one in survivors if one["how"] == ALIKE}
+    assert alike == {"return min(total, LIMIT + 1)", "return total"}
+    edited = {one.text for one in EditedEngine.runs if one is not None}
+    assert not {"LIMIT + 1", "total"} & edited and edited
 
 
 def test_what_no_scenario_runs_is_told_and_not_judged(release: Path) -> None:

@@ -21,7 +21,7 @@ from racegate.jobs.foreign.releases import OpenedEngine
 from racegate.scenario.spec import Scenario
 from racegate.targets.common.cell import EngineCell
 from racegate.targets.common.client import RUN_S
-from racegate.targets.common.wire import ReleaseRun
+from racegate.targets.common.wire import ReleaseRun, SourceOptions
 from small_engine import Wait
 from small_release import SmallReleases
 
@@ -111,9 +111,9 @@ class TracedReleases(SmallReleases):
             engine = SimpleNamespace(start_s=0.0, cpu_s=0.0, run=self.trace)
             yield OpenedEngine(cell, self, engine, dict)  # type: ignore[arg-type]
 
-    def trace(self, scenario: Scenario, plan: Plan, *, traces: bool) -> ReleaseRun:
+    def trace(self, scenario: Scenario, plan: Plan, *, sources: SourceOptions) -> ReleaseRun:
         self.traced.append(scenario.name)
-        lines = {"runner.py": (self.lines[scenario.name], 15)} if traces else {}
+        lines = {"runner.py": (self.lines[scenario.name], 15)} if sources.traces else {}
         return ReleaseRun(ending=Ending.FINISHED, lines=lines)
 
 

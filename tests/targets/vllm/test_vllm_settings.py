@@ -18,6 +18,7 @@ from racegate.targets.common.wire import ReleaseRun
 from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.inside.graphs import asked_graphs
 from racegate.targets.vllm.inside.scripted.model import config
+from racegate.targets.vllm.inside.standins import own_arguments
 from racegate.targets.vllm.inside.watch import RunnerWatch, watch_scheduler
 from racegate.targets.vllm.inside.watch_steps import watch_draws
 from racegate.targets.vllm.wire import (
@@ -173,3 +174,23 @@ def test_drafts_are_drawn_where_they_have_weights(made: tuple[Any, Any], count: 
     watch_draws(watch, second, lambda: ["A", "B"])
     second.sample_draft("hidden", draft_logits=made[1])
     assert watch.counters["drawn_drafts"] == 2 * count
+
+
+def test_arguments_of_the_engine_are_the_release_s_own() -> None:
+    other = msgspec.structs.replace(
+        cell(), arguments=("prefill_schedule_interval=2", 'kv_transfer_config={"kv_role": "both"}')
+    )
+    assert other.settings[2:] == (
+        "prefill_schedule_interval-2", "kv_transfer_config-kv_role-both",
+    )  # fmt: skip
+    assert other.command[-2:] == (
+        "--engine-arg prefill_schedule_interval=2",
+        """--engine-arg 'kv_transfer_config={"kv_role": "both"}'""",
+    )
+    known = ("prefill_schedule_interval", "kv_transfer_config")
+    assert own_arguments(other.arguments, known) == {
+        "prefill_schedule_interval": 2, "kv_transfer_config": {"kv_role": "both"},
+    }  # fmt: skip
+    for text, said in (("interval=2", "have no 'interval'"), (f"{known[0]}=two", "is no JSON")):
+        with pytest.raises(RuntimeError, match=said):
+            own_arguments([text], known)

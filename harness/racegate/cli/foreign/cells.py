@@ -54,6 +54,14 @@ def vllm_cell(
     positions: Annotated[
         PositionMode, typer.Option("--positions", help="Of the model; mrope: three numbers each.")
     ] = PositionMode.TEXT,
+    engine_arg: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--engine-arg",
+            metavar="NAME=JSON",
+            help="Of vLLM's EngineArgs (prefill_schedule_interval=2); can be repeated.",
+        ),
+    ] = None,
 ) -> Cell:
     """The options that say which vLLM is judged."""
     return Cell(
@@ -68,6 +76,7 @@ def vllm_cell(
         graphs=graphs,
         layers=layers,
         positions=positions,
+        arguments=tuple(engine_arg or ()),
     )
 
 

@@ -21,7 +21,6 @@ from racegate.cli.ci import (
     with_ci,
     write_checked,
 )
-from racegate.cli.foreign.cells import scheduler_cell
 from racegate.cli.foreign.changed import ChangedOption, changed_only
 from racegate.cli.foreign.pictures import (
     WitnessOf,
@@ -58,6 +57,7 @@ from racegate.interpose.errors import BadInput
 from racegate.jobs.foreign.bases import Bases, base_cell
 from racegate.jobs.foreign.beside import ComparedRun, compare, compared_run
 from racegate.jobs.foreign.changes import KnownLines
+from racegate.jobs.foreign.draws import RequestDraw, ScenarioDraw
 from racegate.jobs.foreign.opened import TargetOptions
 from racegate.jobs.foreign.releases import (
     OpenedEngine,
@@ -249,6 +249,10 @@ def search(
     cell: ReleaseCell,
     options: CampaignOptions,
     *,
+    draw: Annotated[
+        RequestDraw,
+        typer.Option(help="features: with chunks, prefixes, sampling and grammars."),
+    ] = RequestDraw.REQUESTS,
     runs: RunsOption = RUNS_MAX,
     strict: StrictOption = None,
     log: LogOption = None,
@@ -258,7 +262,8 @@ def search(
     finding, in the smallest scenario that shows it.
     """
     how = TargetOptions(runs_max=runs, log=None if log is None else str(log))
-    search_target(cell, how, options, benign=benign_of(strict), json=json)
+    what = ScenarioDraw(draw)
+    search_target(cell, how, options, benign=benign_of(strict), json=json, draw=what)
 
 
 @contextmanager
@@ -378,6 +383,3 @@ def release_commands(packaging: EnginePackage, cell_of: Callable[..., ReleaseCel
     commands.command()(replay)
     commands.command("minimise")(minimised_file)
     return commands
-
-
-sglang = release_commands(SGLANG, scheduler_cell)

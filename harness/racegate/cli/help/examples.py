@@ -57,6 +57,7 @@ EXAMPLES = {
     "vllm replay": "mine.witness.json",
     "vllm minimise": "mine.witness.json --witness smaller",
     "vllm mutate": "--release 0.33.0 --sample 150 --keep mutants.jsonl --markdown mutants.md",
+    "sglang mutate": "--release 0.5.23 --sample 40 --keep mutants.jsonl --markdown mutants.md",
     "sglang setup": "--release 0.5.9",
     "sglang run": "row-of-a-finished-request --release 0.5.9",
     "sglang gate": "--release 0.5.9 --path ~/sglang",

@@ -185,7 +185,7 @@ def load_fleet(path: Path) -> FleetFile:
     if twice:
         raise FleetError(f"{path}: two targets have the name {quoted(twice[0])}")
     releases = [each.name for each in targets if isinstance(each, RELEASES)]
-    if releases and written.draw is not ScenarioDraw.REQUESTS:
+    if releases and written.draw not in (ScenarioDraw.REQUESTS, ScenarioDraw.FEATURES):
         raise FleetError(
             f"{path}: {releases[0]} is a release, which runs requests alone: "
             f'write draw = "{ScenarioDraw.REQUESTS}"'

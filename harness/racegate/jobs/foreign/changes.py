@@ -27,6 +27,7 @@ from racegate.scenario.strict import StrictStruct
 from racegate.scenario.untrusted.files import write_json
 from racegate.scenario.untrusted.reading import ReadError, read_json
 from racegate.targets.common.environment import cache_folder
+from racegate.targets.common.wire import SourceOptions
 
 Lines = dict[str, frozenset[int]]  # by file below the package, from 1
 _FILE_BYTES_MAX = 1 << 26
@@ -195,7 +196,7 @@ class KnownLines:
 
 
 def _traced(opened: OpenedEngine, scenario: Scenario) -> Lines:
-    ran = opened.engine.run(scenario, Plan(is_recording=False), traces=True)
+    ran = opened.engine.run(scenario, Plan(is_recording=False), sources=SourceOptions(traces=True))
     return {file: frozenset(lines) for file, lines in ran.lines.items()}
 
 

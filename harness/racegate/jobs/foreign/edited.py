@@ -19,7 +19,13 @@ from racegate.scenario.spec import Scenario
 from racegate.targets.common.client import Engine
 from racegate.targets.common.judge import ReleaseVerdict, judge
 from racegate.targets.common.result import result_of
-from racegate.targets.common.wire import NOT_EDITED, ReleaseRun, SourceEdit
+from racegate.targets.common.wire import (
+    NOT_EDITED,
+    ReleaseRun,
+    SourceEdit,
+    SourceOptions,
+    SourceProbe,
+)
 
 # A run that an edit keeps from ending, in seconds beside those of the release's own run.
 LONGER_S, LONGER_TIMES = 30.0, 10.0
@@ -58,7 +64,8 @@ class _EditedRuns:
     timeout_s: float
 
     def run(self, scenario: Scenario, plan: Plan) -> ReleaseRun:
-        return self.engine.run(scenario, plan, edit=self.edit, timeout_s=self.timeout_s)
+        sources = SourceOptions(edit=self.edit)
+        return self.engine.run(scenario, plan, sources=sources, timeout_s=self.timeout_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +86,9 @@ class EditedRelease:
             begun = monotonic()
             judged = self._judge(engine, scenario)
             run_s = monotonic() - begun
-            traced = engine.run(scenario, Plan(is_recording=False), traces=True)
+            traced = engine.run(
+                scenario, Plan(is_recording=False), sources=SourceOptions(traces=True)
+            )
             self._recorded[scenario.name] = RecordedScenario(
                 scenario=scenario,
                 base=compared_run(judged, result_of(judged, scenario.name)),
@@ -92,6 +101,15 @@ class EditedRelease:
     def recorded(self) -> dict[str, RecordedScenario]:
         """By the name of the scenario."""
         return self._recorded
+
+    def alike(self, name: str, probes: tuple[SourceProbe, ...]) -> tuple[int, ...]:
+        """The numbers of the other expressions of probes that have the same value as the release's
+        own wherever a recorded scenario comes by; none if to evaluate them has changed something.
+        """
+        known = self._recorded[name]
+        sources = SourceOptions(probes=probes)
+        probed = self.opened.engine.run(known.scenario, Plan(), sources=sources)
+        return probed.alike if probed.inner == known.base.seen else ()
 
     def noticed(self, name: str, edit: SourceEdit) -> EditResult:
         """What is said of an edit in a recorded scenario. Raises ServerLost if the engine is."""

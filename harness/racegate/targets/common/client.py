@@ -16,6 +16,7 @@ from racegate.scenario.spec import Scenario
 from racegate.targets.common.environment import Environment
 from racegate.targets.common.server import ForkServer, open_server
 from racegate.targets.common.wire import (
+    AS_IT_IS,
     DRAFTED_BEHIND,
     FAILED,
     NOTHING_HELD,
@@ -23,7 +24,7 @@ from racegate.targets.common.wire import (
     Observed,
     ReleaseRun,
     RunMode,
-    SourceEdit,
+    SourceOptions,
     Task,
 )
 
@@ -66,13 +67,12 @@ class Engine:
         plant: Observed | None = None,
         spoils: str = "",
         timeout_s: float | None = None,
-        edit: SourceEdit | None = None,
-        traces: bool = False,
+        sources: SourceOptions = AS_IT_IS,
     ) -> ReleaseRun:
         """One run in a process of its own. plant, spoils: what is made wrong behind the runner's
             back, spoils as a pattern of the names of tensors
         timeout_s: seconds that it may take; None for those of the engine
-        edit: what the engine's own code is in it; traces: the lines of it that run are told
+        sources: what is done with the engine's own
         """
         timeout_s = self._run_s if timeout_s is None else timeout_s
         self.runs += 1
@@ -83,15 +83,14 @@ class Engine:
             result="",
             plant=plant,
             spoils=spoils,
-            edit=edit,
-            traces=traces,
+            sources=sources,
         )
-        is_other = plant is not None or bool(spoils) or edit is not None
+        is_other = plant is not None or bool(spoils) or sources.edit is not None
         if base is None or plan.is_recording or not plan.holds or is_other:
             told = self._ask(task, timeout_s)
         else:
             told = self._held(task, base, timeout_s)
-        if plan.is_recording and edit is None:
+        if plan.is_recording and sources == AS_IT_IS:
             self._base, self._has_baseline, self._landed = (scenario, told), None, {}
         return told
 

@@ -69,6 +69,44 @@ class SourceEdit(msgspec.Struct, frozen=True):
     text: str
 
 
+class SourceProbe(msgspec.Struct, frozen=True):
+    """An expression of a module, and others that are evaluated beside it for one run.
+
+    start, end: bytes of the file; others: on one line each
+    is_test: only whether it is true decides anything
+    """
+
+    module: str
+    start: int
+    end: int
+    others: tuple[str, ...]
+    is_test: bool
+
+    def put_into(self, source: bytes, called: str, first: int) -> bytes:
+        """The source, with as many lines as before. called: the name of what is called in the place
+        of the expression, with the number of the first other and functions of it and of the others
+        """
+        own = source[self.start : self.end].decode()
+        given = ", ".join(f"lambda: ({each})" for each in (own, *self.others))
+        call = f"{called}({first}, {given}, is_test={self.is_test})"
+        return source[: self.start] + call.encode() + source[self.end :]
+
+
+class SourceOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What is done with the engine's own source in a run.
+
+    edit: what it is before the run; traces: the lines of it that run are told
+    probes: of other expressions that are evaluated, which have the same value is told
+    """
+
+    edit: SourceEdit | None = None
+    traces: bool = False
+    probes: tuple[SourceProbe, ...] = ()
+
+
+AS_IT_IS = SourceOptions()
+
+
 class Task(msgspec.Struct, frozen=True, kw_only=True):
     """Run this scenario under this plan, and write what came of it there.
 
@@ -78,7 +116,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     plain: what the model says in plain decoding, by request, if it computes that
     lands: the run, which holds one operation as long as it can, is forked at each gap that it comes
         to but the first, and lands it there: what comes of that is written beside the result
-    edit: what the engine's own code is before the run; traces: the lines of it that run are told
+    sources: what is done with the engine's own
     """
 
     scenario: Scenario
@@ -90,8 +128,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     run_mode: RunMode = msgspec.field(default=RunMode.WHOLE, name="course")
     plain: dict[str, tuple[int, ...]] = {}
     lands: bool = False
-    edit: SourceEdit | None = None
-    traces: bool = False
+    sources: SourceOptions = AS_IT_IS
 
 
 # A number, or several: token ids, blocks, names of requests.
@@ -126,6 +163,7 @@ class ReleaseRun(Outcome, frozen=True, kw_only=True):
         holds, gaps and cpu_s are its own
     cpu_s: CPU time of the run's own process, and of the one from which it was forked, for it
     lines: of the engine's sources, by path below the folder of its package: what ran, if asked
+    alike: numbers of the other expressions that had the same value wherever the run came by
     """
 
     steps: int = 0
@@ -141,6 +179,7 @@ class ReleaseRun(Outcome, frozen=True, kw_only=True):
     has_converged: bool = msgspec.field(default=False, name="has_joined")
     cpu_s: float = 0.0
     lines: dict[str, tuple[int, ...]] = msgspec.field(default_factory=dict)
+    alike: tuple[int, ...] = ()
 
     @property
     def seen(self) -> tuple[object, ...]:

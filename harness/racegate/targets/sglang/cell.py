@@ -42,8 +42,9 @@ class SchedulerCell(EngineCell, frozen=True, kw_only=True, tag="sglang", tag_fie
             return f"it needs {', '.join(sorted(kinds)).lower()}"
         if len(scenario.requests) > REQUESTS_MAX:
             return f"it has more than {REQUESTS_MAX} requests"
-        if scenario.free_blocks is not None:
-            return "it needs a pool with few free blocks"
+        longest = max(len(one.prompt) + one.max_tokens for one in scenario.requests)
+        if scenario.free_blocks is not None and scenario.free_blocks < longest:
+            return f"its pool has fewer slots than the longest request has tokens, {longest}"
         for request in scenario.requests:
             if request.temperature or request.grammar_modulus:
                 return f"request {request.name} samples at random or under a grammar"

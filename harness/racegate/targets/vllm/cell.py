@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from itertools import pairwise
+from shlex import quote
 
 import msgspec
 
@@ -47,6 +49,7 @@ _NAMED = {
     "layers": ("--layers", ""),
     "positions": ("--positions", ""),
 }
+_UNNAMED = re.compile(r"[^\w.]+")  # what no name of a file has
 
 
 class Cell(EngineCell, frozen=True, kw_only=True, tag="vllm", tag_field="of"):
@@ -54,6 +57,7 @@ class Cell(EngineCell, frozen=True, kw_only=True, tag="vllm", tag_field="of"):
 
     drafts: that a request has in a step at most, 0 for no speculation; drafter, draft_mode: what
     proposes them, and how; graphs: what is captured; layers, positions: of the model
+    arguments: of the release's own EngineArgs, each as NAME=JSON
     """
 
     runner: ModelRunner
@@ -65,11 +69,13 @@ class Cell(EngineCell, frozen=True, kw_only=True, tag="vllm", tag_field="of"):
     graphs: CaptureMode = CaptureMode.NONE
     layers: LayerMode = LayerMode.HYBRID
     positions: PositionMode = PositionMode.TEXT
+    arguments: tuple[str, ...] = ()
 
     @property
     def settings(self) -> tuple[str, ...]:
         named = (f"{_NAMED[field][1]}{value}" for field, value in self._unusual())
-        return (self.runner, self.mode, *named)
+        own = (_UNNAMED.sub("-", text).strip("-") for text in self.arguments)
+        return (self.runner, self.mode, *named, *own)
 
     @property
     def title(self) -> str:
@@ -80,7 +86,8 @@ class Cell(EngineCell, frozen=True, kw_only=True, tag="vllm", tag_field="of"):
         options = (f"--runner {self.runner}", f"--cache-mode {self.mode}")
         full = ("--fidelity full",) if self.fidelity is Fidelity.FULL else ()
         named = (f"{_NAMED[field][0]} {value}" for field, value in self._unusual())
-        return ("vllm run", *self.place_options, *options, *full, *named)
+        own = (f"--engine-arg {quote(text)}" for text in self.arguments)
+        return ("vllm run", *self.place_options, *options, *full, *named, *own)
 
     def _unusual(self) -> Iterator[tuple[str, object]]:
         """Settings that are not as usual, by field."""

@@ -36,7 +36,7 @@ def only_says(node: cst.CSTNode) -> bool:
     return False
 
 
-class _Text:
+class SourceSpans:
     """A source by the places that `ast` tells: lines from 1, columns in bytes."""
 
     def __init__(self, source: bytes) -> None:
@@ -58,7 +58,7 @@ class _Text:
 
 def order_edits(source: bytes) -> Iterator[Edit]:
     """Those of streams and events alone."""
-    text = _Text(source)
+    text = SourceSpans(source)
     waiting: list[tuple[ast.AST, tuple[str, ...]]] = [(ast.parse(source), ())]
     while waiting:
         node, scope = waiting.pop()
@@ -69,7 +69,7 @@ def order_edits(source: bytes) -> Iterator[Edit]:
         waiting += [(child, scope) for child in ast.iter_child_nodes(node)]
 
 
-def _moved(text: _Text, node: ast.AST, scope: str) -> Iterator[Edit]:
+def _moved(text: SourceSpans, node: ast.AST, scope: str) -> Iterator[Edit]:
     """Two statements of which one is a record or a wait, the other way round."""
     for block in (getattr(node, name, ()) for name in ("body", "orelse", "finalbody")):
         for first, second in pairwise(block if isinstance(block, list) else ()):
@@ -103,7 +103,7 @@ def _is_signal(statement: ast.stmt) -> bool:
     return False
 
 
-def _on_another_stream(text: _Text, node: ast.AST, scope: str) -> Iterator[Edit]:
+def _on_another_stream(text: SourceSpans, node: ast.AST, scope: str) -> Iterator[Edit]:
     """A block on the stream that is current, a wait of the one for the other the other way round,
     an event that is recorded on the stream that is current.
     """

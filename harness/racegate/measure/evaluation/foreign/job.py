@@ -16,6 +16,7 @@ from racegate.jobs.foreign.bases import content_of
 from racegate.jobs.foreign.edited import EditedRelease
 from racegate.jobs.foreign.releases import ReleaseCell, kind_of
 from racegate.measure.evaluation.foreign.edits import release_edits
+from racegate.measure.evaluation.foreign.probes import probed_mutants
 from racegate.measure.evaluation.foreign.results import (
     ReleaseMutation,
     ReleaseSpec,
@@ -39,6 +40,9 @@ from racegate.targets.common.wire import SourceEdit
 UNEDITED = "its code cannot be exchanged while the engine runs"
 NOTICED = frozenset({ExitCode.FINDING, ExitCode.BROKEN_HARNESS})
 MISSED = frozenset({SourceFate.SURVIVED, SourceFate.INCONCLUSIVE})
+# How a mutant survived of whose expression no scenario makes another value.
+ALIKE = "the same value in every scenario"
+_PROBED = 2  # times the sample: some change nothing, and some cannot be edited
 
 
 def mutate_release(
@@ -62,11 +66,13 @@ def mutate_release(
     reach = _reach_of(release, asked.files)
     lines = {file: frozenset().union(*by.values()) for file, by in reach.lines.items()}
     reached = [one for one in every if is_in_function(one) and _is_run(one, lines)]
-    judge = _ReleaseJudge(release, cell, reach)
+    order = in_turns(reached, most=len(reached), seed=asked.seed)
+    alike = _alike(release, cell, order[: _PROBED * asked.sample])
+    judge = _ReleaseJudge(release, cell, reach, alike)
     kept = KeptResults(asked.keep, _state(cell, scenarios), equivalents)
     found: list[SourceResult] = []
     unedited = matter = 0
-    for one in in_turns(reached, most=len(reached), seed=asked.seed):
+    for one in order:
         if matter == asked.sample:
             break
         if kept.result(one) is None:
@@ -115,7 +121,9 @@ def judged_elsewhere(
     release.record(scenarios, lambda name: on_done(next(named)[0], len(scenarios), name))
     reach = _reach_of(release, asked.files)
     lines = {file: frozenset().union(*by.values()) for file, by in reach.lines.items()}
-    judge = _ReleaseJudge(release, cell, reach)
+    left = [one for one in mutation.report.results if one.fate is not SourceFate.KILLED]
+    alike = _alike(release, cell, [every[one.key] for one in left])
+    judge = _ReleaseJudge(release, cell, reach, alike)
     kept = KeptResults(_kept_of(asked.keep, cell), _state(cell, scenarios), equivalents)
     found: list[SourceResult] = []
     for number, result in enumerate(mutation.report.results, 1):
@@ -185,6 +193,20 @@ def _reach_of(release: EditedRelease, files: Sequence[str]) -> LineReach:
     )
 
 
+def _alike(
+    release: EditedRelease, cell: ReleaseCell, mutants: Sequence[SourceMutant]
+) -> dict[str, frozenset[str]]:
+    """The keys of mutants that change nothing in a scenario, by its name."""
+    folder, files = package_of(cell), dict.fromkeys(one.file for one in mutants)
+    sources = {file: (folder / file).read_bytes() for file in files}
+    probed = probed_mutants(mutants, sources, {file: _module_of(cell, file) for file in files})
+    return {name: probed.of(release.alike(name, probed.probes)) for name in release.recorded}
+
+
+def _module_of(cell: ReleaseCell, file: str) -> str:
+    return ".".join(Path(kind_of(cell).packaging.module, file).with_suffix("").parts)
+
+
 def _is_run(mutant: SourceMutant, lines: Mapping[str, frozenset[int]]) -> bool:
     top, last = mutant.edit.lines
     return not lines[mutant.file].isdisjoint(range(top, last + 1))
@@ -197,12 +219,22 @@ def _state(cell: ReleaseCell, scenarios: Sequence[Scenario]) -> str:
 
 
 class _ReleaseJudge:
-    """Judges one mutant after the other: what notices most comes first, in the file and in all."""
+    """Judges one mutant after the other: what notices most comes first, in the file and in all.
 
-    def __init__(self, release: EditedRelease, cell: ReleaseCell, reach: LineReach) -> None:
+    alike: the keys of mutants that change nothing in a scenario, by its name
+    """
+
+    def __init__(
+        self,
+        release: EditedRelease,
+        cell: ReleaseCell,
+        reach: LineReach,
+        alike: Mapping[str, frozenset[str]],
+    ) -> None:
         self._release = release
-        self._module = kind_of(cell).packaging.module
+        self._cell = cell
         self._reach = reach
+        self._alike = alike
         self._in_file: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self._in_all: Counter[str] = Counter()
 
@@ -220,7 +252,8 @@ class _ReleaseJudge:
         """(fate, by, how)"""
         edit = self._edit(mutant)
         undecided: tuple[str, str] | None = None
-        for name in self._order(mutant):
+        judges = self._order(mutant)
+        for name in judges:
             noticed = self._release.noticed(name, edit)
             if not noticed.is_edited:
                 return SourceFate.UNREACHED, "", UNEDITED
@@ -230,17 +263,19 @@ class _ReleaseJudge:
                 undecided = (name, noticed.what)
         if undecided is not None:
             return SourceFate.INCONCLUSIVE, *undecided
-        return SourceFate.SURVIVED, "", ""
+        return SourceFate.SURVIVED, "", "" if judges else ALIKE
 
     def _order(self, mutant: SourceMutant) -> list[str]:
         kills, all_kills = self._in_file[mutant.file], self._in_all
-        quickest = self._reach.judges(mutant)
+        quickest = [
+            name for name in self._reach.judges(mutant) if mutant.key not in self._alike[name]
+        ]
         return sorted(quickest, key=lambda name: (-kills[name], -all_kills[name]))
 
     def _edit(self, mutant: SourceMutant) -> SourceEdit:
         edit = mutant.edit
-        names = Path(self._module, mutant.file).with_suffix("").parts
-        return SourceEdit(".".join(names), edit.start, edit.end, edit.text)
+        module = _module_of(self._cell, mutant.file)
+        return SourceEdit(module, edit.start, edit.end, edit.text)
 
 
 def _unrun(

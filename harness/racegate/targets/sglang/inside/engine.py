@@ -18,7 +18,13 @@ from racegate.scenario.spec import Abort, Request, Scenario
 from racegate.targets.common.inside.session import EngineSession
 from racegate.targets.sglang.inside.model import config, fill_weights
 from racegate.targets.sglang.inside.naming import named_buffers
-from racegate.targets.sglang.inside.watch import SchedulerWatch, watch_forward, watch_states
+from racegate.targets.sglang.inside.truth import PassTruth
+from racegate.targets.sglang.inside.watch import (
+    SchedulerWatch,
+    watch_forward,
+    watch_retraction,
+    watch_states,
+)
 from racegate.targets.sglang.wire import VOCAB, ModelKind
 
 CHUNK = 64  # tokens of a prefill that one step takes at most
@@ -96,6 +102,7 @@ def _arguments(folder: Path, model: ModelKind) -> dict[str, Any]:
         "mem_fraction_static": 0.5,
         "max_total_tokens": 2048,
         "max_running_requests": 4,
+        "schedule_conservativeness": 0.3,  # few slots are kept for requests that run
         "chunked_prefill_size": CHUNK,
         "page_size": 1,
         "context_length": 1024,
@@ -139,6 +146,7 @@ class Driver:
         session.listener.name_buffers(named_buffers(scheduler))
         self._take_over()
         watch_forward(self.watch, scheduler)
+        watch_retraction(self.watch)
 
     def _take_over(self) -> None:
         """Requests come from the scenario, and results stay here."""
@@ -166,12 +174,27 @@ class Driver:
         self._waiting = dict(enumerate(scenario.requests))
         self._aborts = [event for event in scenario.events if isinstance(event, Abort)]
         self.delivered = {request.name: () for request in scenario.requests}
+        taken = self._leave_slots(scenario.free_blocks)
         loop = getattr(self._scheduler, "run_event_loop", self._scheduler.event_loop_overlap)
         with suppress(_Over):
             loop()
         torch.cuda.synchronize()
         watch_states(self.watch, self._scheduler)
+        del taken
         return self.delivered
+
+    def _leave_slots(self, count: int | None) -> Any:
+        """Takes all but so many slots of attention's cache; what is taken, while it lives."""
+        allocator = self._scheduler.token_to_kv_pool_allocator
+        return None if count is None else allocator.alloc(allocator.available_size() - count)
+
+    def truth(self) -> PassTruth:
+        """All passes, beside what is true of them."""
+        assert self._scenario is not None
+        prompts = {one.name: _prompt_of(one) for one in self._scenario.requests}
+        truth = PassTruth({n: (*tokens, *self.delivered[n]) for n, tokens in prompts.items()})
+        truth.read(self.watch.inner)
+        return truth
 
     def _receive(self) -> list[Any]:
         """What comes in at the top of an iteration of the event loop."""
@@ -194,10 +217,15 @@ class Driver:
         from sglang.srt.managers.io_struct import TokenizedGenerateReqInput as Input
         from sglang.srt.sampling.sampling_params import SamplingParams
 
-        params = SamplingParams(max_new_tokens=request.max_tokens, temperature=0.0, ignore_eos=True)
+        assert self._scenario is not None
+        # Of a request that surely comes to its length all slots are kept: none is retracted then.
+        is_sure = self._scenario.free_blocks is None
+        params = SamplingParams(
+            max_new_tokens=request.max_tokens, temperature=0.0, ignore_eos=is_sure
+        )
         params.normalize(None)
         fields = _fields_of(Input)
-        ids: Any = [token % VOCAB for token in request.prompt]
+        ids: Any = _prompt_of(request)
         if "array" in str(fields["input_ids"]):
             ids = array("q", ids)
         values: dict[str, Any] = dict.fromkeys(_required_of(Input)) | {
@@ -227,3 +255,8 @@ class Driver:
             if request.finished() and request.rid not in self._ended:
                 self._ended.add(request.rid)
                 self.watch.counters["prefix_hits"] += request.cached_tokens > 0
+
+
+def _prompt_of(request: Request) -> list[int]:
+    """Tokens of the model."""
+    return [token % VOCAB for token in request.prompt]

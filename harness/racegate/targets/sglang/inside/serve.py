@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 
 import msgspec
@@ -18,17 +19,20 @@ import torch
 from racegate.interpose.child import Child
 from racegate.interpose.device.queue import Queue
 from racegate.interpose.forkserver import JobServer
-from racegate.interpose.outcome import Ending
+from racegate.interpose.kernels.memo import Memo
 from racegate.interpose.program.install import enter, watching
 from racegate.interpose.program.timeouts import write_stacks_on_signal
 from racegate.targets.common.inside.listener import EngineListener
 from racegate.targets.common.inside.serve import Failure, observations, serve
 from racegate.targets.common.inside.session import EngineSession
+from racegate.targets.common.inside.sources import LineTracer, edit_source
 from racegate.targets.common.wire import ReleaseRun, Task
 from racegate.targets.sglang.inside import standins
 from racegate.targets.sglang.inside.engine import Driver, start
 from racegate.targets.sglang.inside.repairs import switch_off
 from racegate.targets.sglang.wire import ModelKind, Repair
+
+_PACKAGE = "sglang"
 
 
 class Host:
@@ -38,6 +42,7 @@ class Host:
         self, library: Path, folder: Path, model: ModelKind, without: tuple[Repair, ...]
     ) -> None:
         self._listener = EngineListener()
+        self._memo = Memo()  # stays empty: what kernels did is not kept
         self._child = Child(library, listener=self._listener)
         self._child.session.begin(Queue(), is_recording=False)
         self._is_started = False
@@ -66,21 +71,28 @@ class Host:
         if task.plan.is_recording:
             self._child.installed.library.watch_pages()
         delivered: dict[str, tuple[int, ...]] = {}
-        with Failure() as failure, watching(self._child.installed):
+        tracer = LineTracer(_PACKAGE)
+        traced = tracer.tracing() if task.traces else nullcontext()
+        with Failure() as failure, traced, ExitStack() as watched:
+            if task.edit is not None:
+                edit_source(task.edit, self._memo)
+            watched.enter_context(watching(self._child.installed))
             delivered = driver.run(task.scenario)
-        if failure.message:
-            self._child.finish(Ending.FAILED, 1, failure.message)
-        else:
-            self._child.finish(Ending.FINISHED, 0)
+        self._child.finish(failure.ending, int(bool(failure.message)), failure.message)
         driver.watch.read()
         found = msgspec.json.decode(result.read_bytes(), type=ReleaseRun)
+        truth = None if found.realised or failure.message else driver.truth()
+        reuses = 0 if truth is None else truth.slot_reuses
         told = msgspec.structs.replace(
             found,
             observations=observations(driver.watch.seen),
             inner=() if found.realised else observations(driver.watch.inner),
             steps=driver.watch.step,
             delivered=delivered,
-            counters=dict(driver.watch.counters),
+            untrue=() if truth is None else tuple(truth.untrue),
+            compared={} if truth is None else dict(truth.compared),
+            counters=dict(driver.watch.counters) | {"slot_reuses": reuses},
+            lines=tracer.lines(),
             gaps=self._listener.told_gaps(),
         )
         result.write_bytes(msgspec.json.encode(told))

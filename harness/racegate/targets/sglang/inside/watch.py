@@ -14,6 +14,7 @@ from racegate.interpose.device.session import Session
 from racegate.interpose.kernels.aliases import alias_of
 from racegate.targets.common.inside.session import EngineSession, Tensor
 from racegate.targets.common.inside.watch import Values, Watch
+from racegate.targets.sglang.inside.truth import BATCH, ROWS
 
 _GIVEN = ("input_ids", "req_pool_indices", "seq_lens", "positions", "out_cache_loc")
 
@@ -56,7 +57,8 @@ def watch_forward(watch: SchedulerWatch, scheduler: Any) -> None:
     def forward(batch: Any, *args: Any, **kwargs: Any) -> Any:
         given = {name: getattr(batch, name, None) for name in _GIVEN}
         tensors = {name: tensor for name, tensor in given.items() if tensor is not None}
-        watch.on_device("batch", tensors)
+        watch.on_device(BATCH, tensors)
+        _see_rows(watch, runner, batch)
         watch.counters["overlapped_ops"] += bool(getattr(scheduler, "result_queue", ()))
         made = plain(batch, *args, **kwargs)
         result: Any = made[0] if isinstance(made, tuple) else made
@@ -73,6 +75,42 @@ def watch_forward(watch: SchedulerWatch, scheduler: Any) -> None:
         return process(batch, result)
 
     scheduler.process_batch_result = process_batch_result
+
+
+def _see_rows(watch: SchedulerWatch, runner: Any, batch: Any) -> None:
+    """Whose the tokens of a pass are, and the slots of each: of a prefill, and of a step that
+    decodes. starts: what is computed of each before, as the scheduler has it; None if all decode
+    """
+    names, lengths = getattr(batch, "rids", None), getattr(batch, "seq_lens_cpu", None)
+    mode = batch.forward_mode
+    if names is None or lengths is None or not (mode.is_decode() or mode.is_extend()):
+        return
+    decodes = mode.is_decode()
+    with watch.own():
+        most = int(lengths.max())
+        rows = watch.memory_of(batch.req_pool_indices)
+    watch.inner_look(
+        ROWS,
+        {"table": runner.req_to_token_pool.req_to_token},
+        {"table": lambda table: table[rows.long(), :most]},
+        requests=list(names),
+        starts=None if decodes else [int(one) for one in batch.extend_prefix_lens_cpu],
+        counts=[1] * len(names) if decodes else [int(one) for one in batch.extend_seq_lens_cpu],
+    )
+
+
+def watch_retraction(watch: SchedulerWatch) -> None:
+    """Requests that are put back while they decode, because slots run out."""
+    from sglang.srt.managers.schedule_batch import ScheduleBatch
+
+    plain = ScheduleBatch.retract_decode
+
+    def retract_decode(batch: Any, *args: Any, **kwargs: Any) -> Any:
+        made = plain(batch, *args, **kwargs)
+        watch.counters["preemptions"] += len(made[0])
+        return made
+
+    ScheduleBatch.retract_decode = retract_decode
 
 
 def _is_middle_chunk(request: Any) -> bool:

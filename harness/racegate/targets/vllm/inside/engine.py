@@ -29,7 +29,7 @@ from racegate.targets.vllm.inside.conditions import (
     watch_penalties,
 )
 from racegate.targets.vllm.inside.graphs import asked_graphs, watch_replays
-from racegate.targets.vllm.inside.hollow import Hollow
+from racegate.targets.vllm.inside.hollow import Hollow, spoken
 from racegate.targets.vllm.inside.kept import watch_kept, watch_outputs
 from racegate.targets.vllm.inside.layers import watch_layers
 from racegate.targets.vllm.inside.sampling import watch_sampling
@@ -109,7 +109,8 @@ def start(folder: Path, asked: Cell) -> Any:
         "kernel_config": standins.plain_kernels(),
     }
     given = {k: v for k, v in arguments.items() if k in known and v is not None}
-    return LLMEngine.from_engine_args(EngineArgs(**given))
+    own = standins.own_arguments(asked.arguments, known)
+    return LLMEngine.from_engine_args(EngineArgs(**given | own))
 
 
 def runner_of(engine: Any) -> Any:
@@ -203,7 +204,8 @@ class Driver:
 
     def _replace_models(self, session: EngineSession, asked: Cell) -> None:
         hidden = self.runner.model_config.get_hidden_size()
-        hollow = Hollow(session, self.watch, hidden_size=hidden, vocab=VOCAB)
+        said = None if asked.fidelity is Fidelity.FULL else spoken
+        hollow = Hollow(session, self.watch, hidden_size=hidden, vocab=VOCAB, spoken=said)
         if asked.fidelity is Fidelity.FULL:
             give_weights(self.runner.model)
             self._computed = Computed(self.runner.model)
@@ -224,7 +226,6 @@ class Driver:
                 name="drafter",
                 gives=2 if asked.drafter is ProposerKind.EAGLE else 1,
             )
-
         if asked.graphs is not CaptureMode.NONE:
             self._script = self._script_of(NOBODY, {}, lies=False)
             self.runner.capture_model()

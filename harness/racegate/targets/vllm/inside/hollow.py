@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from racegate.targets.common.inside.session import EngineSession, Tensor
-from racegate.targets.common.inside.watch import Watch
+from racegate.targets.common.inside.watch import Look, Watch
 
 # Of the scripted token, and of all others: not zero, so that a factor changes them.
 _LIKELY, _OTHERS = 10.0, 0.5
@@ -20,12 +20,23 @@ Says = Callable[[Tensor, Tensor], Tensor]  # tokens, positions -> tokens, or two
 
 
 class Hollow:
-    """Takes the place of models. watch: is shown what each model is given"""
+    """Takes the place of models. watch: is shown what each model is given
+
+    spoken: what is kept of the hidden states that a drafter is given; None: nothing, as they are
+        those of a model that computes, and say nothing of tokens and positions
+    """
 
     def __init__(
-        self, session: EngineSession, watch: Watch, *, hidden_size: int, vocab: int
+        self,
+        session: EngineSession,
+        watch: Watch,
+        *,
+        hidden_size: int,
+        vocab: int,
+        spoken: Look | None,
     ) -> None:
         self._session = session
+        self._spoken = spoken
         self._watch = watch
         self._hidden_size = hidden_size
         self._vocab = vocab
@@ -47,9 +58,10 @@ class Hollow:
         drafter is given, which say whose they are
         """
         tensors = {"tokens": input_ids, "positions": positions}
-        if hidden is not None:
-            tensors["hidden"] = hidden
-        self._watch.inner_look(name, tensors, {"hidden": _spoken})
+        looks: dict[str, Look] = {}
+        if hidden is not None and self._spoken is not None:
+            tensors["hidden"], looks["hidden"] = hidden, self._spoken
+        self._watch.inner_look(name, tensors, looks)
         slots, known = context_of_forward()
         self._watch.inner_on_device(f"context of {name}", slots, **known)
 
@@ -84,7 +96,7 @@ class Hollow:
         return logits
 
 
-def _spoken(hidden: Tensor) -> Tensor:
+def spoken(hidden: Tensor) -> Tensor:
     """The position and the token that hidden states were made of. Returns int64 [tokens, 2]"""
     return hidden[:, :2].long()
 

@@ -32,6 +32,7 @@ _LONG = 48  # values of a list that is told by its end and a checksum
 _SHOWN = 4
 _CLOCKS = ("time", "timestamp")  # endings of fields that no two runs have in common
 _NOTHING = object()  # of a value that says nothing: an object of another library, bytes of a hash
+_AS_IT_IS = frozenset({bool, int, type(None)})
 _PLAIN = (bool, int, str, type(None))
 _DECIMALS = 4  # of what is computed
 
@@ -42,15 +43,19 @@ def watch_kept(watch: RunnerWatch, runner: Any, scheduler: Any) -> Callable[[Any
     """
     keeper = _Second(runner) if hasattr(runner, "req_states") else _First(runner)
 
-    def note(scheduled: Any | None) -> None:
+    def note_host(scheduled: Any | None) -> None:
         if scheduled is not None:
             chosen = _fields(scheduled, records=_RECORDS)
             watch.inner_on_host(f"{KEPT} for the runner", **chosen)
         with watch.own():
-            of_scheduler = _of_scheduler(scheduler)
-            of_runner, places = keeper.fields(), keeper.places()
+            of_scheduler, of_runner = _of_scheduler(scheduler), keeper.fields()
         watch.inner_on_host(f"{KEPT} in the scheduler", **of_scheduler)
         watch.inner_on_host(f"{KEPT} in the runner", **of_runner)
+
+    def note(scheduled: Any | None) -> None:
+        if not watch.is_held:
+            note_host(scheduled)
+        places = keeper.places()
         tensors, at = keeper.on_device(), list(places.values())
         if at and tensors:
             looks: dict[str, Look] = dict.fromkeys(tensors, lambda memory: memory[at])
@@ -65,9 +70,10 @@ def watch_outputs(watch: RunnerWatch, scheduler: Any) -> None:
 
     def update(*args: Any, **kwargs: Any) -> Any:
         made = plain(*args, **kwargs)
-        with watch.own():
-            found = _of_outputs(made)
-        watch.inner_on_host(f"{KEPT} for clients", **found)
+        if not watch.is_held:
+            with watch.own():
+                found = _of_outputs(made)
+            watch.inner_on_host(f"{KEPT} for clients", **found)
         return made
 
     scheduler.update_from_output = update
@@ -243,6 +249,8 @@ def _is_told(name: str) -> bool:
 
 def _plain(value: Any, records: int = 0) -> Any:
     """A value as it can be compared with that of another process; _NOTHING if it cannot."""
+    if type(value) in _AS_IT_IS:  # most are, and each is looked at in every step
+        return value
     if isinstance(value, Enum):
         return value.name
     if isinstance(value, str):
@@ -257,12 +265,12 @@ def _plain(value: Any, records: int = 0) -> Any:
         return _short(_past_guards(value).tolist())
     if isinstance(value, torch.Generator):
         return value.initial_seed()
-    is_record = _is_record(value)
     if isinstance(value, dict):
         entries = value.items()
         return {str(_inside(key, records)): _inside(one, records) for key, one in entries}
     if isinstance(value, set | frozenset):
         return sorted(map(partial(_inside, records=records), value), key=repr)
+    is_record = _is_record(value)
     if isinstance(value, list | tuple | deque) and not is_record:
         return _short([_inside(one, records) for one in value])
     if is_record and records:
@@ -271,8 +279,9 @@ def _plain(value: Any, records: int = 0) -> Any:
 
 
 def _is_record(value: Any) -> bool:
-    is_tuple = isinstance(value, tuple) and hasattr(value, "_fields")
-    return is_tuple or isinstance(value, msgspec.Struct) or dataclasses.is_dataclass(value)
+    if isinstance(value, tuple | list | deque):
+        return hasattr(value, "_fields")
+    return isinstance(value, msgspec.Struct) or dataclasses.is_dataclass(value)
 
 
 def _inside(value: Any, records: int) -> Any:

@@ -36,6 +36,7 @@ from racegate.order.ranges import Ranges
 from racegate.targets.common.inside.convergence import Converged, Heard, Memory
 from racegate.targets.common.inside.listener import EngineListener
 from racegate.targets.common.inside.prefix_server import ForkedLandings, Pause, PrefixServer
+from racegate.targets.common.inside.probing import ProbeTally, probe_sources
 from racegate.targets.common.inside.serve import Failure, observations, serve
 from racegate.targets.common.inside.session import EngineSession
 from racegate.targets.common.inside.sources import LineTracer, edit_source
@@ -119,6 +120,7 @@ class Host:
         driver = self._driver
         self._beginning_s = 0.0
         self._take(task)
+        driver.watch.is_held = bool(task.plan.holds)
         is_heard = task.run_mode in (RunMode.BASELINE, RunMode.CONVERGING)
         self._listener.begin(heard=Heard(self._session) if is_heard else None)
         if task.plan.holds:
@@ -130,10 +132,12 @@ class Host:
         delivered: dict[str, tuple[int, ...]] = {}
         has_converged = False
         tracer = LineTracer(plants.PACKAGE.partition(".")[0])
-        traced = tracer.tracing() if task.traces else nullcontext()
+        traced = tracer.tracing() if task.sources.traces else nullcontext()
+        probed = ProbeTally()
         with Failure() as failure, traced, ExitStack() as watched:
-            if task.edit is not None:
-                edit_source(task.edit, self._memo)
+            if task.sources.edit is not None:
+                edit_source(task.sources.edit, self._memo)
+            probe_sources(task.sources.probes, probed)
             watched.enter_context(watching(self._child.installed))
             on_turn = self._before_turns(pause, watched, task.run_mode)
             try:
@@ -148,8 +152,9 @@ class Host:
             except Converged:
                 has_converged = True
         self._child.finish(failure.ending, int(bool(failure.message)), failure.message)
-        self._tell(delivered, tracer.lines(), has_converged=has_converged)
-        if self._child.installed.computes and task.edit is None:
+        self._tell(delivered, tracer.lines(), probed.alike(), has_converged=has_converged)
+        is_own = task.sources.edit is None and not task.sources.probes
+        if self._child.installed.computes and is_own:
             self._teach()
 
     def _take(self, task: Task) -> None:
@@ -217,6 +222,7 @@ class Host:
         self,
         delivered: dict[str, tuple[int, ...]],
         lines: dict[str, tuple[int, ...]],
+        alike: tuple[int, ...],
         *,
         has_converged: bool,
     ) -> None:
@@ -244,6 +250,7 @@ class Host:
             has_converged=has_converged,
             cpu_s=round(time.process_time() + self._beginning_s, 3),
             lines=lines,
+            alike=alike,
         )
         result.write_bytes(msgspec.json.encode(told))
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 import dataclasses
 import importlib.metadata
 import importlib.util
+import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from types import ModuleType
@@ -361,3 +362,19 @@ def plain_kernels() -> dict[str, Any] | None:
     if priority is None:
         return None
     return {"ir_op_priority": {field.name: ["native"] for field in dataclasses.fields(priority)}}
+
+
+def own_arguments(texts: Sequence[str], known: Collection[str]) -> dict[str, Any]:
+    """Arguments that are asked for by their names in the release. texts: each NAME=JSON
+
+    Raises RuntimeError for one that the release does not have, or whose value is not JSON.
+    """
+    found: dict[str, Any] = {}
+    for name, _, value in (text.partition("=") for text in texts):
+        if name not in known:
+            raise RuntimeError(f"this release's EngineArgs have no {name!r}")
+        try:
+            found[name] = json.loads(value)
+        except ValueError as error:
+            raise RuntimeError(f"the value of {name} is no JSON: {value!r}") from error
+    return found

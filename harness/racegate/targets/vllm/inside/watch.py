@@ -23,6 +23,7 @@ class RunnerWatch(Watch):
     state_block: how many tokens a block of recurrent states is for, 0 if that is not known
     draft_len: drafts of a request in a step at most
     numbers: of the groups of layers that share a block table, by the names of the layers
+    is_held: whether a run has holds: what only two versions are compared by is not asked for then
     """
 
     def __init__(
@@ -36,6 +37,7 @@ class RunnerWatch(Watch):
         self.state_block = state_block
         self.draft_len = draft_len
         self.numbers = numbers or {}
+        self.is_held = False
         super().__init__(session)
 
     def begin(

@@ -1,5 +1,5 @@
-"""The commands of `racegate vllm`: those of every engine that has releases, and what its gate is
-worth: how many mutants of a release it notices.
+"""The commands of `racegate vllm` and `racegate sglang`: those of every engine that has releases,
+and what its gate is worth: how many mutants of a release it notices.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import click
 import typer
 
-from racegate.cli.foreign.cells import vllm_cell
+from racegate.cli.foreign.cells import scheduler_cell, vllm_cell
 from racegate.cli.foreign.releases import release_commands, started
 from racegate.cli.foreign.selection import ExceptOption, without
 from racegate.cli.options import (
@@ -34,9 +34,12 @@ from racegate.cli.sets import with_set
 from racegate.history.outcome import SCHEMA
 from racegate.jobs.environment import environment
 from racegate.jobs.foreign.edited import EditedRelease
+from racegate.jobs.foreign.releases import ReleaseCell, kind_of
+from racegate.targets.sglang import sources as sglang_sources
+from racegate.targets.sglang.environment import SGLANG
+from racegate.targets.vllm import sources as vllm_sources
 from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.environment import VLLM
-from racegate.targets.vllm.sources import MUTATED
 
 if TYPE_CHECKING:
     from racegate.measure.evaluation.foreign.results import ReleaseSpec
@@ -53,7 +56,7 @@ AlsoOption = Annotated[
 
 
 def mutate(
-    cell: Cell,
+    cell: ReleaseCell,
     *,
     sample: Annotated[
         int, typer.Option(min=1, help="So many mutants that matter, by seed.")
@@ -93,10 +96,11 @@ def mutate(
     from racegate.report.measured.faults import print_source_mutants, render_release_mutants
     from racegate.report.measured.objects import ReleaseMutationObject
 
-    folder = folder_of_scripts(scenarios, VLLM.name)
-    loaded = without(loaded_scripts_for(VLLM.title, folder), left_out)
+    packaging = kind_of(cell).packaging
+    folder = folder_of_scripts(scenarios, packaging.name)
+    loaded = without(loaded_scripts_for(packaging.title, folder), left_out)
     asked = ReleaseSpec(
-        files=tuple(file or MUTATED[cell.runner]),
+        files=tuple(file or _files_of(cell)),
         sample=sample,
         seed=seed,
         keep=keep,
@@ -124,31 +128,41 @@ def _need_libraries() -> None:
             fail(f"mutating the source needs {library}: pip install 'racegate[test]'")
 
 
-def _other_cell(cell: Cell, options: str) -> Cell:
-    """The same release and runner with other options. Raises typer.Exit through `fail` for options
-    that there are not.
+def _files_of(cell: ReleaseCell) -> tuple[str, ...]:
+    """What is mutated if nobody says which files."""
+    if isinstance(cell, Cell):
+        return vllm_sources.MUTATED[cell.runner]
+    return sglang_sources.MUTATED
+
+
+def _other_cell(cell: ReleaseCell, options: str) -> ReleaseCell:
+    """The same release (and runner) with other options. Raises typer.Exit through `fail` for
+    options that there are not.
     """
     asked = typer.Typer(add_completion=False)
-    asked.command()(vllm_cell)
-    place = shlex.split(" ".join((*cell.place_options, f"--runner {cell.runner}", options)))
+    asked.command()(vllm_cell if isinstance(cell, Cell) else scheduler_cell)
+    runner = (f"--runner {cell.runner}",) if isinstance(cell, Cell) else ()
+    place = shlex.split(" ".join((*cell.place_options, *runner, options)))
     try:
         found = typer.main.get_command(asked).main(place, "--also", standalone_mode=False)
     except click.ClickException as error:
         fail(f"--also {options!r}: {error.format_message()}")
-    assert isinstance(found, Cell)
+    assert isinstance(found, ReleaseCell)
     return found
 
 
-def _command(cell: Cell, asked: ReleaseSpec, also: Sequence[str]) -> str:
+def _command(cell: ReleaseCell, asked: ReleaseSpec, also: Sequence[str]) -> str:
     """What makes the same page again."""
-    _, *options = cell.command
+    ran, *options = cell.command
     files = {"--keep": asked.keep, "--equivalent": asked.equivalent, "--missing": asked.missing}
     options += [f"--sample {asked.sample} --seed {asked.seed}"]
     options += [f'--also "{one}"' for one in also]
-    command = " ".join(["racegate vllm mutate", *options])
+    command = " ".join([f"racegate {ran.partition(' ')[0]} mutate", *options])
     given = [f"{option} {file}" for option, file in files.items() if file is not None]
     return " \\\n        ".join([command, *given])
 
 
 vllm = release_commands(VLLM, vllm_cell)
 vllm.command()(with_set("cell", vllm_cell)(mutate))
+sglang = release_commands(SGLANG, scheduler_cell)
+sglang.command()(with_set("cell", scheduler_cell)(mutate))
