@@ -360,8 +360,7 @@ class Driver:
     def _script_of(
         self, scenario: Scenario, plain: dict[str, tuple[int, ...]], *, lies: bool
     ) -> Script:
-        device = "cuda" if self._session.kind is DeviceKind.CUDA else "cpu"
-        asked = self._asked
+        device, asked = "cuda" if self._session.kind is DeviceKind.CUDA else "cpu", self._asked
         if asked.drafter is ProposerKind.NGRAM and asked.drafts:
             return NgramScript(
                 scenario, draft_len=asked.drafts, runner=asked.runner, lies=lies, device=device
