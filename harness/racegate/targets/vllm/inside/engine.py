@@ -172,15 +172,16 @@ class Driver:
         self._watch()
 
     def _replace_models(self, session: EngineSession, asked: Cell) -> None:
-        hidden = self.runner.model_config.get_hidden_size()
-        said = None if asked.fidelity is Fidelity.FULL else spoken
-        hollow = Hollow(session, self.watch, hidden_size=hidden, vocab=VOCAB, spoken=said)
+        size = self.runner.model_config.get_hidden_size()
+        says = None if asked.fidelity is Fidelity.FULL else spoken
+        hollow = Hollow(session, self.watch, hidden_size=size, vocab=VOCAB, spoken=says)
         if asked.fidelity is Fidelity.FULL:
             give_weights(self.runner.model)
             self._computed = Computed(self.runner.model)
         else:
+            model = self.runner.get_model()
             hollow.replace(
-                model := self.runner.get_model(),
+                model,
                 lambda *given: self.script.target(*given),
                 name="model",
                 touch=self._tags().touch if asked.connector is not ConnectorKind.NONE else None,
@@ -344,8 +345,7 @@ class Driver:
     def _script_of(
         self, scenario: Scenario, plain: dict[str, tuple[int, ...]], *, lies: bool
     ) -> Script:
-        device = "cuda" if self._session.kind is DeviceKind.CUDA else "cpu"
-        asked = self._asked
+        device, asked = "cuda" if self._session.kind is DeviceKind.CUDA else "cpu", self._asked
         if asked.drafter is ProposerKind.NGRAM and asked.drafts:
             return NgramScript(
                 scenario, draft_len=asked.drafts, runner=asked.runner, lies=lies, device=device
