@@ -99,6 +99,18 @@ def test_operations_overlap_where_a_step_begins_to_be_prepared_without_knowing_t
     assert overlapped_ops(Trace(lanes=("host", "s0"), events=tuple(events))) == count
 
 
+def test_operations_overlap_with_the_host_of_their_own_rank() -> None:
+    """What another rank's host begins to prepare says nothing of them, and begins no step of it."""
+    of_other = OpRecord("kernel:1.rank1", 0, 3, 1, (0, 0, 0, 1), ())
+    other = HostAccess("host:prepare.rank1", 1, 1, (0, 0, 1, 0), Access("b", 1, 1, False), 2)
+    events = (op(1), of_other, prepares(0, knows=0), prepares(1, knows=0), other, other)
+    lanes = ("host", "s0", "host.rank1", "s0.rank1")
+    assert overlapped_ops(Trace(lanes=lanes, events=events[:3])) == 1
+    assert overlapped_ops(Trace(lanes=lanes, events=events)) == 2
+    again = prepares(2, knows=0)
+    assert overlapped_ops(Trace(lanes=lanes, events=(*events, again))) == 2, "it was counted before"
+
+
 @pytest.mark.parametrize("passed_over", range(STARVED_STEPS_MIN + 2))
 def test_who_is_passed_over_often_enough_starves(passed_over: int) -> None:
     plans = [seen(Boundary.SCHEDULED, 3, plan=[("A", 1, 0)])]

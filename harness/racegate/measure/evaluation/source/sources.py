@@ -49,6 +49,7 @@ def _named(folder: str, *names: str) -> tuple[str, ...]:
 
 # Without test_removal, which makes whole runs of every fault: what kills has to be a law.
 OF_ORACLES = (
+    "agreement",
     "counts",
     "findings",
     "invariants",

@@ -203,18 +203,15 @@ class Driver:
         self._watch()
 
     def _replace_models(self, session: EngineSession, asked: Cell) -> None:
-        hidden = self.runner.model_config.get_hidden_size()
-        said = None if asked.fidelity is Fidelity.FULL else spoken
-        hollow = Hollow(session, self.watch, hidden_size=hidden, vocab=VOCAB, spoken=said)
+        size = self.runner.model_config.get_hidden_size()
+        says = None if asked.fidelity is Fidelity.FULL else spoken
+        hollow = Hollow(session, self.watch, hidden_size=size, vocab=VOCAB, spoken=says)
         if asked.fidelity is Fidelity.FULL:
             give_weights(self.runner.model)
             self._computed = Computed(self.runner.model)
         else:
-            hollow.replace(
-                model := self.runner.get_model(),
-                lambda *given: self.script.target(*given),
-                name="model",
-            )
+            model = self.runner.get_model()
+            hollow.replace(model, lambda *given: self.script.target(*given), name="model")
             if asked.positions is PositionMode.MROPE:
                 model.get_mrope_input_positions = self._coordinates
         if self._draft_len and asked.drafter is not ProposerKind.NGRAM:
