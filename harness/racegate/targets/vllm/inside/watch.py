@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from racegate.targets.common.inside.session import EngineSession
@@ -58,6 +58,10 @@ class RunnerWatch(Watch):
         self.accepted: dict[int, dict[str, int]] = {}
         self.tokens = 0  # that the scheduler chose for the step
         self.plant = plant
+
+    def note_holds(self, holds: Collection[object]) -> None:
+        """What is held in the run that comes next."""
+        self.is_held = bool(holds)
 
     def group_of(self, builder: Any) -> dict[str, int]:
         """The group whose metadata a builder makes, where that is known."""
