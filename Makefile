@@ -60,6 +60,7 @@ nightly: $(STAMP)
 # part of CI, which runs a few of these tests so.
 sanitize: $(STAMP)
 	$(BIN)/python tests/helpers/sanitized.py -n $(JOBS) --timeout 0 tests/order \
+		tests/device/test_compiled_kernels.py tests/check/test_checkpoint.py \
 		$(addprefix tests/interpose/test_,interpose_litmus.py gpu_recording.py compiled_operators.py memory.py \
 		torn_copies.py touches.py graph_parts.py program.py interpose_latches.py rank_programs.py rank_orders.py)
 

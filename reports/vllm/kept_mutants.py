@@ -20,20 +20,30 @@ Looks = tuple[str, str, str, str]  # file, scope, before, after: what a mutant i
 HERE = Path(__file__).parent
 # By the first word of how a mutant was noticed.
 WORDS = {"CHANGED": "a changed value", "NEW": "a new conflict", "no": "no end"}
+NO_EDIT = "SyntaxError"  # of what an operator made that has been mended: it is no mutant
+UNREAD = "nobody has looked"
+NOTES = {
+    "v1": """Observations were chosen by the survivors of seed 0 before this sample was
+drawn, but for the streams of operations, with which those that had survived were judged again, and
+for the drafter's hidden states, which this run did not look at.""",
+    "v2": """Observations were chosen by the survivors of seed 0 and by those of
+runner V1. Survivors were judged in no other settings, and by none of the three scenarios
+(`budget_used_up`, `newcomer_before_sampled_rows`, `sampled_row_resumed`) that came after it.""",
+}
 PAGE = """\
-# Mutants of vLLM 0.33.0 v1 none, of a seed that nobody had looked at
+# Mutants of vLLM 0.33.0 {runner} none, of a seed that nobody had looked at
 
-    racegate vllm mutate --release 0.33.0 --sample {sample} --seed {seed} --keep {file} \\
+    racegate vllm mutate --release 0.33.0 --runner {runner} --sample {sample} --seed {seed} \\
+        --keep {file} \\
         --equivalent reports/vllm/equivalent.toml --missing reports/vllm/missing.toml
     {command}
 
 The sample was not finished: {tried} mutants of it were judged, the first that seed {seed} draws.
 Of those that matter **{killed} of {matter} were noticed ({score:.1f} %)**. {equivalent} change
 nothing, {unedited} more could not be edited while the engine runs. What those that were missed
-lack: {lacks}. Without those that lack another configuration it is {killed} of {shown}
-({shown_score:.1f} %). Observations were chosen by the survivors of seed 0 before this sample was
-drawn, but for the streams of operations, with which those that had survived were judged again, and
-for the drafter's hidden states, which this run did not look at.
+lack: {lacks}.
+Without those that lack another configuration it is {killed} of {shown}
+({shown_score:.1f} %). {note}
 
 | what noticed it | mutants |
 |---|---:|
@@ -71,6 +81,7 @@ def main() -> None:
     parser.add_argument("file", type=Path)
     parser.add_argument("--sample", type=int, default=150)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--runner", choices=NOTES, default="v1")
     given = parser.parse_args()
     lines = given.file.read_bytes().splitlines()
     found = [msgspec.json.decode(line, type=tuple[str, JudgedMutant])[1] for line in lines]
@@ -89,20 +100,25 @@ def _reasons(path: Path) -> dict[Looks, str]:
 def page(found: Sequence[JudgedMutant], given: argparse.Namespace) -> str:
     """The page."""
     equivalents, missing = (_reasons(HERE / f"{name}.toml") for name in ("equivalent", "missing"))
-    judged = [one for one in found if one.fate != "unreached"]
+    judged = [one for one in found if one.fate != "unreached" and NO_EDIT not in one.how]
     survived = [one for one in judged if one.fate == "survived"]
     missed = [one for one in survived if one.looks not in equivalents]
     killed = [one for one in judged if one.fate == "killed"]
-    lacks = Counter(missing[one.looks].partition(":")[0] for one in missed)
+    lacks = Counter(missing.get(one.looks, UNREAD).partition(":")[0] for one in missed)
     matter = len(killed) + len(missed)
     shown = matter - lacks["configuration"]
     by = Counter(one.how.partition(" ")[0] for one in killed)
     rows = sorted(missed, key=lambda one: (one.file, one.line))
     return PAGE.format(
+        runner=given.runner,
+        note=NOTES[given.runner],
         sample=given.sample,
         seed=given.seed,
         file=given.file,
-        command=f"python reports/vllm/kept_mutants.py {given.file} --seed {given.seed}",
+        command=(
+            f"python reports/vllm/kept_mutants.py {given.file} --seed {given.seed} "
+            f"--runner {given.runner}"
+        ),
         tried=len(judged),
         killed=len(killed),
         matter=matter,
@@ -113,7 +129,7 @@ def page(found: Sequence[JudgedMutant], given: argparse.Namespace) -> str:
         shown=shown,
         shown_score=100 * len(killed) / shown,
         by="\n".join(f"| {WORDS[what]} | {count} |" for what, count in by.most_common()),
-        missed="\n".join(_row(one, missing[one.looks]) for one in rows),
+        missed="\n".join(_row(one, missing.get(one.looks, UNREAD)) for one in rows),
     )
 
 

@@ -45,6 +45,7 @@ def test_most_clean_schedules_are_really_shared() -> None:
         runs.run(generate_holds(random.randrange))
     assert runs.shared == 50
     assert runs.own == 0
+    assert runs.taped == 50, "no schedule of a correct engine needs the engine again"
 
 
 def test_a_schedule_that_goes_wrong_is_run_on_its_own() -> None:
@@ -53,10 +54,21 @@ def test_a_schedule_that_goes_wrong_is_run_on_its_own() -> None:
     held = parse_schedule(["d2h:accepted_counts@3 until host:condense@4"])
     wrong = runs.run(held)
     assert {finding.kind for finding in wrong.findings} >= {"divergence"}
-    assert runs.own == 1
+    assert (runs.own, runs.taped) == (1, 0)
     # And the shared state is not spoilt by it.
     clean = runs.run(parse_schedule(["d2h:sampled@2 until host:process@3"]))
     assert {finding.kind for finding in clean.findings} == {"conflict"}
+    assert runs.taped == 1
+
+
+def test_a_copy_that_a_hold_tears_is_not_on_the_tape() -> None:
+    """It is one copy there."""
+    runs = SharedRuns(checker("finish-and-condense"))
+    torn = parse_schedule(["d2h:sampled@2[1:] until host:process@3"])
+    alone = checker("finish-and-condense").run(schedule=torn)
+    assert alone.holds[0].matched == 1
+    assert agree([runs.run(torn), alone])
+    assert (runs.own, runs.taped) == (1, 0)
 
 
 def test_steps_named_after_requests_are_shared_too() -> None:

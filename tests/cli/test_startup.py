@@ -4,9 +4,13 @@
 
 from __future__ import annotations
 
+import ast
+import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -22,6 +26,10 @@ except SystemExit as end:
     assert not end.code, end.code
 print(*sorted(name for name in sys.modules if "." not in name), file=sys.stderr)
 """
+# Where a distribution has another name than its module.
+IMPORTED_AS = {"markdown_it_py": "markdown_it", "cuda_bindings": "cuda"}
+OWN = ("racegate", "racegate_kernels", "racegate_reference")
+JUDGED = ("vllm", "sglang")  # whose processes import them
 HEAVY = {"torch", "triton", "hypothesis", "pytest", "jinja2", "cuda"}
 
 
@@ -80,6 +88,30 @@ def test_a_gate_from_a_clone_installs_no_torch() -> None:
     said = subprocess.run(made, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     installs = [line for line in said.splitlines() if "pip install" in line]
     assert [line.partition("--editable ")[2] for line in installs] == ["."]
+
+
+def test_what_is_imported_is_asked_for() -> None:
+    """What is here because something else brings it may be missing where a wheel is installed."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    asked = list(chain(project["dependencies"], *project["optional-dependencies"].values()))
+    known = {re.split(r"[^\w-]", one)[0].replace("-", "_") for one in asked}
+    known |= {module for name, module in IMPORTED_AS.items() if name in known}
+    known |= {*sys.stdlib_module_names, *OWN, *JUDGED}
+    found = {
+        (name.partition(".")[0], str(path.relative_to(ROOT)))
+        for folder in ("harness", "reference", "kernels")
+        for path in (ROOT / folder).rglob("*.py")
+        for name in imports_of(ast.parse(path.read_text()))
+    }
+    assert [one for one in sorted(found) if one[0] not in known] == []
+
+
+def imports_of(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (one.name for one in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module
 
 
 @pytest.mark.parametrize("command", [("torch", "--help"), ("torch", "run", "--help")])

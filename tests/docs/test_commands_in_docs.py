@@ -15,7 +15,8 @@ import typer
 from typer.core import TyperGroup
 from typer.testing import CliRunner
 
-from racegate.cli.app import UsageError, app
+from racegate.cli.app import app
+from racegate.cli.options import UsageError
 from repository import ROOT, named
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -9,6 +9,8 @@ from pathlib import Path
 import programs
 import pytest
 from programs.catalogue import CASES, TRANSFORMERS, Case, Expected
+from programs.of_ranks import CASES as RANK_CASES
+from programs.of_ranks import table_of as ranks_table_of
 from programs.run_all import command_of, is_right, judge, table_of
 
 import cuda_torch
@@ -58,3 +60,20 @@ def test_the_page_is_up_to_date_with_its_files() -> None:
     page = table_of([json.loads(path.read_text()) for path in files])
     assert (reports / "programs.md").read_text() == page
     assert {path.stem for path in files} == {case.name for case in CASES}
+
+
+def test_every_program_of_ranks_has_a_faulty_and_a_repaired_release() -> None:
+    found: dict[str, set[Expected]] = {}
+    for case in RANK_CASES:
+        assert (Path(programs.__file__ or "").parent / f"{case.script}.py").is_file()
+        found.setdefault(case.public, set()).add(case.expected)
+    assert all(both == set(Expected) for both in found.values())
+
+
+def test_the_page_of_ranks_is_up_to_date_and_as_expected() -> None:
+    reports = Path(__file__).parents[2] / "reports" / "interposer"
+    told = json.loads((reports / "ranks.json").read_text())
+    assert (reports / "ranks.md").read_text() == ranks_table_of(told)
+    assert [one["name"] for one in told] == [case.name for case in RANK_CASES]
+    for one in told:
+        assert bool(one["findings"]) == (one["expected"] == Expected.RACY), one["name"]

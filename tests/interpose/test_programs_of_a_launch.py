@@ -7,12 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cuda_torch import needs_cuda_torch
 from racegate.history.finding import Hazard
 from racegate.interpose.kernels.interpreted.accesses import AtomicEffect, MissingEdge, ProgramAccess
+from racegate.interpose.kernels.interpreted.bounds import given_memory, outside
 from racegate.interpose.kernels.interpreted.dependent import (
     PhasedLaunch,
     behind,
@@ -23,6 +25,7 @@ from racegate.interpose.kernels.interpreted.noting import uses_atomics
 from racegate.interpose.kernels.interpreted.programs import judge_programs
 from racegate.interpose.kernels.triton_kernels import BY_ATOMICS
 from racegate.interpose.outcome import Ending, Outcome, Plan
+from racegate.order.ranges import merged
 from racegate.targets.program.launch import DeviceServer, Program
 
 LAUNCHES = Path(__file__).parent / "launches"
@@ -232,12 +235,41 @@ def judged(device: DeviceServer, file: str) -> tuple[set[str], set[str], Outcome
 
 
 @needs_cuda_torch
-@pytest.mark.parametrize("file", ["kernels.py", "handing.py", "lanes.py"])
+@pytest.mark.parametrize("file", ["kernels.py", "handing.py", "lanes.py", "outside.py"])
 def test_small_kernels_are_judged_right(device: DeviceServer, file: str) -> None:
     """Of each kernel that is wrong something is found, and nothing of its twin."""
     names, found, _ = judged(device, file)
     assert found == {name for name in names if name.endswith("_wrong")}
     assert len(names) == 2 * len(found) >= 12
+
+
+@given(
+    st.lists(st.integers(0, 40), max_size=6),
+    st.sampled_from((1, 2, 4)),
+    st.lists(st.tuples(st.integers(0, 40), st.integers(1, 9)), max_size=4),
+)
+def test_an_element_is_outside_if_one_of_its_bytes_is(
+    starts: list[int], size: int, memory: list[tuple[int, int]]
+) -> None:
+    known = {byte for low, length in memory for byte in range(low, low + length)}
+    expected = [not known.issuperset(range(low, low + size)) for low in starts]
+    ranges = merged((low, low + length) for low, length in memory)
+    beyond = outside(np.array(starts, np.uint64), size, ranges)
+    assert (beyond is not None) is any(expected)
+    assert beyond is None or beyond.tolist() == expected
+
+
+def test_what_may_hold_a_pointer_leaves_the_memory_open() -> None:
+    class Pointer:
+        def data_ptr(self) -> int:
+            return 8
+
+    whole = torch.zeros(4)
+    low = whole.data_ptr()
+    given = given_memory((whole[1:], 3, None, "fp32", (2.0, len), torch.float32))
+    assert given == ((low, low + 16),)
+    assert given_memory((whole, Pointer())) is None
+    assert given_memory((whole, (Pointer(),))) is None
 
 
 @needs_cuda_torch

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -117,3 +118,12 @@ def test_the_page_of_the_model_says_what_was_measured() -> None:
         assert not one["differences"]
     assert not gpu["programs"]["wrong"]
     assert f"{gpu['programs']['runs']:,} runs" in page
+
+
+def test_every_rule_of_the_page_names_litmus_programs() -> None:
+    page = (ROOT / "docs" / "model.md").read_text()
+    rows = dict(re.findall(r"^\| \*\*(\w)\*\* \| (`.*`) \|$", page, re.MULTILINE))
+    assert rows.keys() == RULES.keys()
+    sources = (ROOT / "tests" / "interpose" / "litmus").glob("*.py")
+    known = {name for file in sources for name in re.findall(r"^def (\w+)", file.read_text(), re.M)}
+    assert {name for row in rows.values() for name in re.findall(r"`(\w+)`", row)} <= known

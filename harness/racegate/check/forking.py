@@ -125,6 +125,8 @@ class ForkedRuns:
         self._forks: dict[GraphState, _Fork] = {}
         self._site: _Site | None = None
         self._at: GraphState | None = None  # where the site stands
+        self._stepper: Stepper | None = None  # the last, and the path of its run
+        self._path: _Path = []
         self._began = 0.0
         self._told: deque[Judged] = deque(maxlen=TOLD_MAX)
         self.forked = 0
@@ -135,7 +137,7 @@ class ForkedRuns:
         """The run of a stepper, judged. Raises what the stepper raises."""
         self._began = time.perf_counter()
         if len(self._graph) > STATES_MAX:
-            self._graph, self._at = StateGraph(), None
+            self._graph, self._at, self._stepper = StateGraph(), None, None
             self._forks.clear()
         try:
             with limited_memory():
@@ -149,8 +151,9 @@ class ForkedRuns:
 
     def _walk(self, stepper: Stepper) -> GraphState:
         """Along what is known as far as that goes, and really where it does not."""
-        path: _Path = []
-        state = self._graph.root
+        path = self._path = self._beginning(stepper)
+        self._stepper = stepper
+        state = path[-1][1].end if path else self._graph.root
         while state.run is None:
             transition, made = known_transition(state, stepper)
             if transition is None:
@@ -162,6 +165,18 @@ class ForkedRuns:
             path.append((state, transition))
             state = transition.end
         return state
+
+    def _beginning(self, stepper: Stepper) -> _Path:
+        """What a stepper shares with the last one that was run, which it is not asked for again."""
+        if not isinstance(stepper, PathStepper):
+            return []
+        other, count = stepper.shared
+        if other is None or other is not self._stepper:
+            return []
+        path = [pair for pair in self._path if pair[1].end.taken <= count]
+        if path:
+            stepper.follow(path[-1][1].end.taken)
+        return path
 
     def _stand(self, path: _Path, state: GraphState, stepper: Stepper) -> None:
         """Puts the site where a run is that has come by a path, and keeps a way back to where
@@ -226,7 +241,7 @@ class ForkedRuns:
     def _new_site(self) -> _Site:
         relay = _Relay()
         settings = RunSettings(stepper=relay, fault=self._fault, memo=self._memo)
-        device = virtual_device(self._subject.lanes, settings)
+        device = virtual_device(VirtualDevice, self._subject.lanes, settings)
         return _Site(relay, device, self._subject.probe(device))
 
     def _fork(self, path: _Path, state: GraphState) -> None:
@@ -234,7 +249,7 @@ class ForkedRuns:
         site = self._site
         if site is None or site.engine is None or not self._can_go_back:
             return
-        near = [before for before, _ in path[-STEPS_SAVED + 1 :]]
+        near = [before for before, _ in path[len(path) - STEPS_SAVED + 1 :]]
         size = sum(storage.array.nbytes for storage in site.device.storages)
         if size > BYTES_MAX or any(other in self._forks for other in (*near, state)):
             return

@@ -1,12 +1,13 @@
 """Shared runs: many schedules of one scenario without repeating what they have in common.
 
 The eager run is made once, with a checkpoint before every step. A schedule starts from the
-checkpoint of the first step in which it holds anything, and really runs from there: holds, device
-work, recording, oracles. Once nothing is held or pending, and since the checkpoint the host has
-read the same contents, the program has done the same things, and all memory and its owners are the
-same as in the eager run at that point, the rest would repeat the eager run, and is taken from it.
-Anything else falls back to a run of its own. Where the state of an engine cannot be gone back to,
-every schedule is a run of its own, and a SharingWarning says why.
+checkpoint of the first step in which it holds anything. From there the device does again what the
+eager run asked of it, under the holds, as long as the host reads what it read then; else the engine
+really runs: holds, device work, recording, oracles. Once nothing is held or pending, and since the
+checkpoint the host has read the same contents, the program has done the same things, and all memory
+and its owners are the same as in the eager run at that point, the rest would repeat the eager run,
+and is taken from it. Anything else falls back to a run of its own. Where the state of an engine
+cannot be gone back to, every schedule is a run of its own, and a SharingWarning says why.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Hashable, Sequence
+from enum import StrEnum
 from fnmatch import translate
 from typing import NamedTuple
 
@@ -25,6 +27,7 @@ from racegate.check.limits import limited_memory
 from racegate.check.subject import ENGINE_ERRORS, RunSettings, virtual_device
 from racegate.device.chooser import HoldChooser
 from racegate.device.virtual.memo import OpMemo
+from racegate.device.virtual.tape import TapedDevice, TapeDivergedError
 from racegate.faults.fault import Fault
 from racegate.history.finding import FindingKind
 from racegate.history.observe import Boundary
@@ -52,10 +55,20 @@ class _Mark(NamedTuple):
     shown: int
 
 
+class _Way(StrEnum):
+    """How steps are made from a checkpoint. tape: by the device alone, as long as the engine would
+    read what it read in the eager run
+    """
+
+    TAPE = "tape"
+    ENGINE = "engine"
+
+
 class SharedRuns:
     """Runs schedules of one scenario, with or without a fault, sharing prefixes and suffixes.
 
     shared, own: schedules that were run from checkpoints, and those that were run alone
+    taped: how many of the shared ones needed no engine
     """
 
     def __init__(self, checker: Checker, fault: Fault | None = None) -> None:
@@ -63,12 +76,14 @@ class SharedRuns:
         self._fault = fault
         self._memo = OpMemo()
         subject = checker.subject
-        self._device = virtual_device(subject.lanes, RunSettings(fault=fault, memo=self._memo))
+        settings = RunSettings(fault=fault, memo=self._memo)
+        self._device = virtual_device(TapedDevice, subject.lanes, settings)
         self._probe = subject.probe(self._device)
         self._engine = subject.engine(self._device, self._probe, fault)
         self._marks: list[_Mark] = []
         self._can_go_back = True
         self.shared = 0
+        self.taped = 0
         self.own = 0
         self.eager = self._run_eagerly()
         self._events = tuple(self._device.recorder.events)
@@ -86,11 +101,19 @@ class SharedRuns:
         is_coarse = not any("#" in hold.until for hold in schedule.holds)
         is_shareable = self._can_go_back and is_clean and is_coarse
         with limited_memory():
-            result = self._from_checkpoints(schedule) if is_shareable else None
-        if result is None:
-            return self._alone(schedule)
-        self.shared += 1
-        return result
+            for way in self._ways(schedule) if is_shareable else ():
+                result = self._from_checkpoints(schedule, way)
+                if result is not None:
+                    self.shared += 1
+                    self.taped += way is _Way.TAPE
+                    return result
+        return self._alone(schedule)
+
+    def _ways(self, schedule: Schedule) -> tuple[_Way, ...]:
+        """The quick one first. What a hold tears is no copy of the tape."""
+        is_torn = any(hold.row_first is not None for hold in schedule.holds)
+        is_taped = self._device.tape.is_whole and not is_torn
+        return (_Way.TAPE, _Way.ENGINE) if is_taped else (_Way.ENGINE,)
 
     def holds_all(self, schedule: Schedule) -> bool:
         """Whether every hold of a schedule holds an operation of the eager run."""
@@ -107,6 +130,7 @@ class SharedRuns:
             self._engine.step(step)
             step += 1
         self._mark()
+        self._device.tape.end()
         result = self._engine.result(step)
         self._device.finish()
         run = self._checker.subject.as_run(self._device, self._probe, result)
@@ -114,13 +138,14 @@ class SharedRuns:
 
     def _mark(self) -> None:
         device = self._device
+        device.tape.begin()
         if not self._can_go_back:
             return
         observed = self._probe.observations()  # once, and not in every run from here
         try:
             checkpoint = Checkpoint(
                 (self._engine, device, self._probe),
-                frozen=(*self._checker.subject.constants, *observed, self._memo),
+                frozen=(*self._checker.subject.constants, *observed, self._memo, device.tape),
             )
         except CheckpointError as error:
             self._can_go_back = False
@@ -163,7 +188,7 @@ class SharedRuns:
             steps |= {step for name, step in self._step_of.items() if pattern.match(name)}
         return sorted(steps)
 
-    def _from_checkpoints(self, schedule: Schedule) -> RunResult | None:
+    def _from_checkpoints(self, schedule: Schedule, way: _Way) -> RunResult | None:
         """Runs from checkpoint to checkpoint, wherever something is held, and judges that."""
         steps = self._held_steps(schedule)
         if not all(0 <= step < len(self._marks) - 1 for step in steps):
@@ -173,8 +198,8 @@ class SharedRuns:
         while steps:
             marked = self._mark_aliases(chooser, marked, steps[0])
             try:
-                met = self._run_until_met(chooser, steps)
-            except ENGINE_ERRORS:
+                met = self._run_until_met(chooser, steps, way)
+            except (*ENGINE_ERRORS, TapeDivergedError):
                 return None  # a run of its own will say what stopped it
             if met is None:
                 return None
@@ -189,7 +214,7 @@ class SharedRuns:
                 chooser.mark(alias, step)
         return end
 
-    def _run_until_met(self, chooser: HoldChooser, steps: list[int]) -> int | None:
+    def _run_until_met(self, chooser: HoldChooser, steps: list[int], way: _Way) -> int | None:
         """Runs from the first held step until the eager run is met between held steps.
 
         Returns the step before which it was met; None if it was not, or an oracle speaks.
@@ -198,13 +223,26 @@ class SharedRuns:
         start.checkpoint.restore()
         self._device.use_chooser(chooser)
         for step in range(steps[0], len(self._marks) - 1):
-            self._engine.step(step)
+            if way is _Way.TAPE:
+                self._device.again(step + 1)
+            else:
+                self._engine.step(step)
             if step + 1 in steps or self._device.has_pending:
                 continue
-            here = self._marks[step + 1]
-            is_same = self._is_met(start, here) and self._is_silent(start, here)
+            is_same = self._is_same(start, self._marks[step + 1], way)
             return step + 1 if is_same else None
         return None
+
+    def _is_same(self, start: _Mark, here: _Mark, way: _Way) -> bool:
+        """Whether the rest would repeat the eager run, and nothing is to be said until here."""
+        if way is _Way.ENGINE:
+            return self._is_met(start, here) and self._is_silent(start, here)
+        device = self._device  # it has compared what was read; only what is misowned is an event
+        return (
+            len(device.recorder.events) == start.events
+            and device.shown == here.shown
+            and device.standing() == here.standing
+        )
 
     def _is_met(self, start: _Mark, here: _Mark) -> bool:
         """Whether the program did, read and left behind the same as the eager run."""

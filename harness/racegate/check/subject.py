@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol, cast
+from typing import Protocol, TypeVar, cast
 
 from racegate.check.limits import RunLimitError, limited_memory
 from racegate.device.blocking import BlockingDevice, BlockingTurns
@@ -49,6 +49,9 @@ ENGINE_ERRORS = (
     ArithmeticError,
     RunLimitError,
 )
+
+
+AnyDevice = TypeVar("AnyDevice", bound=VirtualDevice)
 
 
 class LaunchMode(StrEnum):
@@ -245,15 +248,17 @@ class VirtualExecution:
 
     def run(self, settings: RunSettings) -> Run:
         """One run."""
-        device = virtual_device(self._subject.lanes, settings)
+        device = virtual_device(VirtualDevice, self._subject.lanes, settings)
         return self._subject.run_on(device, settings, limit=limited_memory())
 
 
-def virtual_device(lanes: tuple[str, ...], settings: RunSettings) -> VirtualDevice:
+def virtual_device(
+    kind: type[AnyDevice], lanes: tuple[str, ...], settings: RunSettings
+) -> AnyDevice:
     """A device with the edges dropped and the kernels exchanged that a fault names."""
     fault = settings.fault
     holds = HoldChooser(settings.schedule, on_landing=settings.on_landing)
-    return VirtualDevice(
+    return kind(
         lanes,
         chooser=holds if settings.stepper is None else settings.stepper,
         dropped=frozenset() if fault is None else fault.drops,

@@ -23,7 +23,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from racegate.cli.help.examples import epilog_of
-from racegate.cli.options import fail, say
+from racegate.cli.options import UsageError, fail, say
 from racegate.history import __version__
 from racegate.history.breakage import Caught
 from racegate.history.exit_code import UNREAD, ExitCode
@@ -147,9 +147,6 @@ COMMANDS = {
     ),
 }
 
-
-# Every error of usage; Typer exports no name for it.
-UsageError = cast(type[Exception], typer.BadParameter.__bases__[0])
 
 # What ends a command as it should, or has its exit code from somebody else.
 EXPECTED = (

@@ -12,7 +12,7 @@ from contextlib import contextmanager, redirect_stdout
 from enum import StrEnum
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Annotated, NoReturn, TypeVar, cast
 
 import typer
 
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
+# Every error of usage; Typer exports no name for it.
+UsageError = cast(type[Exception], typer.BadParameter.__bases__[0])
 
 
 class ExecutionDevice(StrEnum):

@@ -47,6 +47,43 @@ class Storage:
     def changed(self, first: int, end: int) -> None:
         """The host has written rows first .. end - 1."""
 
+    # What the host does to memory that it reaches, without a word about who did it.
+
+    def write(
+        self, values: np.ndarray | Sequence[object], row_first: int, own: Sequence[Owner] = ()
+    ) -> None:
+        """Whole rows from `row_first` on. own: whose values they are"""
+        end = row_first + len(values)
+        self.array[row_first:end] = values
+        self.changed(row_first, end)
+        if own:
+            self.owners[row_first:end] = own
+
+    def write_row(self, row: int, value: object, own: Owner | None) -> None:
+        """One row. own: whose value it is"""
+        self.array[row] = value
+        self.changed(row, row + 1)
+        self.owners[row] = own
+
+    def write_columns(self, row: int, first: int, values: np.ndarray | Sequence[object]) -> None:
+        """Part of one row, from column `first` on."""
+        self.array[row, first : first + len(values)] = values
+        self.changed(row, row + 1)
+
+    def move_row(self, source: int, target: int) -> None:
+        """A row, and its owner, over another."""
+        self.array[target] = self.array[source]
+        self.changed(target, target + 1)
+        self.owners[target] = self.owners[source]
+
+    def swap_rows(self, first: int, second: int) -> None:
+        """Two rows, and their owners, exchanged."""
+        array, owners = self.array, self.owners
+        array[[first, second]] = array[[second, first]]
+        self.changed(first, first + 1)
+        self.changed(second, second + 1)
+        owners[first], owners[second] = owners[second], owners[first]
+
 
 StorageT = TypeVar("StorageT", bound=Storage)
 
@@ -164,44 +201,31 @@ class HostBuffer(Buffer):
         own: Sequence[Owner] = (),
     ) -> None:
         """Writes whole rows from `row_first` on. own: whose values they are."""
-        count = len(values)
-        self._touch(prefix_mask(count) << row_first, is_write=True)
-        self.storage.array[row_first : row_first + count] = values
-        self.storage.changed(row_first, row_first + count)
-        if own:
-            self.storage.owners[row_first : row_first + count] = own
+        self._touch(prefix_mask(len(values)) << row_first, is_write=True)
+        self.storage.write(values, row_first, own)
 
     def write_row(self, row: int, value: object, *, own: Owner | None = None) -> None:
         """Writes one row. own: whose value it is."""
         self._touch(1 << row, is_write=True)
-        self.storage.array[row] = value
-        self.storage.changed(row, row + 1)
-        self.storage.owners[row] = own
+        self.storage.write_row(row, value, own)
 
     def write_columns(self, row: int, first: int, values: Sequence[object]) -> None:
         """Writes part of one row, from column `first` on."""
         self._touch(1 << row, is_write=True)
-        self.storage.array[row, first : first + len(values)] = values
-        self.storage.changed(row, row + 1)
+        self.storage.write_columns(row, first, values)
 
     def move_row(self, source: int, target: int) -> None:
         """Copies a row, and its owner, over another."""
         self._touch(1 << source, is_write=False)
         self._touch(1 << target, is_write=True)
-        self.storage.array[target] = self.storage.array[source]
-        self.storage.changed(target, target + 1)
-        self.storage.owners[target] = self.storage.owners[source]
+        self.storage.move_row(source, target)
 
     def swap_rows(self, first: int, second: int) -> None:
         """Exchanges two rows, and their owners."""
         mask = 1 << first | 1 << second
         self._touch(mask, is_write=False)
         self._touch(mask, is_write=True)
-        array, owners = self.storage.array, self.storage.owners
-        array[[first, second]] = array[[second, first]]
-        self.storage.changed(first, first + 1)
-        self.storage.changed(second, second + 1)
-        owners[first], owners[second] = owners[second], owners[first]
+        self.storage.swap_rows(first, second)
 
     def _touch(self, mask: int, *, is_write: bool) -> None:
         assert not self.is_free, f"{self.name} is used after it was freed"

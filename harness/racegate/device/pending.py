@@ -85,10 +85,13 @@ class PendingQueues:
         """A new version of the event, complete when the stream gets there."""
         version = self.recorder.record(stream.index, event.name, event.records + 1)
         event.add(version)
+        self.arrange(stream, version)
+
+    def arrange(self, stream: Stream, version: Version) -> None:
+        """The version is complete when the stream gets there."""
+        version.begin(is_done=not stream.queue)
         if stream.queue:
             stream.queue.append(version)
-        else:
-            version.is_done = True
 
     def wait_stream(self, stream: Stream, event: Event, edge: Edge, *, step: int) -> Version | None:
         """The version that the stream has to wait for from now on, if any."""
@@ -99,9 +102,13 @@ class PendingQueues:
         self.recorder.wait(stream.index, version, edge.name, step=step, is_dropped=is_dropped)
         if is_dropped:
             return None
+        self.hold_back(stream, version)
+        return version
+
+    def hold_back(self, stream: Stream, version: Version) -> None:
+        """What is issued to the stream from now on waits for the version."""
         if not version.is_done:
             stream.queue.append(Wait(version))
-        return version
 
     def wait_host(self, event: Event, edge: Edge, *, step: int) -> Version | None:
         """The version that the host has waited for, if any. Raises DeadlockError."""
@@ -115,10 +122,14 @@ class PendingQueues:
         self.recorder.wait(host, version, edge.name, step=step, is_dropped=is_dropped)
         if is_dropped:
             return None
-        if not version.is_done:
-            self._force(version, f"host waits for edge {edge.name}")
-            self.progress()
+        self.complete(version, f"host waits for edge {edge.name}")
         return version
+
+    def complete(self, version: Version, waiter: str) -> None:
+        """What a wait of the host needs happens, held or not. Raises DeadlockError."""
+        if not version.is_done:
+            self._force(version, waiter)
+            self.progress()
 
     def arrive(self, stream: Stream, arrival: Version) -> None:
         """The stream's part in a meeting, complete when the stream gets there."""
@@ -132,8 +143,8 @@ class PendingQueues:
         """
         is_dropped = edge.name in self._dropped
         self.recorder.wait(stream.index, arrival, edge.name, step=step, is_dropped=is_dropped)
-        if not is_dropped and not arrival.is_done:
-            stream.queue.append(Wait(arrival))
+        if not is_dropped:
+            self.hold_back(stream, arrival)
 
     def is_kept(self, edge: Edge) -> bool:
         """Whether the waits of an edge wait."""
@@ -153,10 +164,16 @@ class PendingQueues:
         try:
             yield
         finally:
-            last = f"{point}#{self._accesses_in_action}"
+            accesses = self._accesses_in_action
             self.recorder.enter(outer[0])
             self._accesses_in_action = outer[1]
-        if self.chooser.has_holds and (self.chooser.reach(last) | self.chooser.reach(point)):
+        self.pass_point(point, accesses)
+
+    def pass_point(self, point: str, accesses: int = 0) -> None:
+        """The host has ended an action. accesses: how many of them were counted in it"""
+        if not self.chooser.has_holds:
+            return
+        if self.chooser.reach(f"{point}#{accesses}") | self.chooser.reach(point):
             self.progress()
 
     def before_access(self, access: Access) -> None:

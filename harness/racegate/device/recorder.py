@@ -43,6 +43,10 @@ class Version:
         self.clock = clock
         self.is_done = False
 
+    def begin(self, *, is_done: bool) -> None:
+        """The device has taken the record. is_done: its stream was there already"""
+        self.is_done = is_done
+
 
 class Recorder:
     """Vector clocks per lane, and the list of trace events.

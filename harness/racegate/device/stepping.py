@@ -48,6 +48,17 @@ class PathStepper(ABC):
 
     @property
     @abstractmethod
+    def shared(self) -> tuple[PathStepper | None, int]:
+        """Another one, and how many of its first transitions this one begins with; (None, 0) if
+        none is known.
+        """
+
+    @abstractmethod
+    def follow(self, count: int) -> None:
+        """It has taken so many of those that it shares, without being asked."""
+
+    @property
+    @abstractmethod
     def partings(self) -> Sequence[int]:
         """Where later runs will leave its path, as far as that is known: behind so many
         transitions.

@@ -86,11 +86,27 @@ class Exploration(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
 
 
 class _Run(PathStepper):
-    """Follows the current path, then takes steps that are not asleep, and notes every step."""
+    """Follows the current path, then takes steps that are not asleep, and notes every step.
 
-    def __init__(self, nodes: list[Node]) -> None:
+    before: the run that has left the path as it is
+    """
+
+    def __init__(self, nodes: list[Node], before: _Run | None) -> None:
         self._nodes = nodes
+        self._before = before
         self.steps: list[Transition] = []
+        if before is not None:
+            before._before = None  # or every run would keep all that were before it
+
+    @property
+    def shared(self) -> tuple[PathStepper | None, int]:
+        """See PathStepper. The last node of the path was left for another step."""
+        return self._before, max(0, len(self._nodes) - 1)
+
+    def follow(self, count: int) -> None:
+        """See PathStepper."""
+        assert self._before is not None, "it shares nothing"
+        self.steps = self._before.steps[:count]
 
     @property
     def partings(self) -> list[int]:
@@ -155,8 +171,9 @@ def explore(
     order = _Order()
     blocked = 0
     weights: list[float] = []
+    stepper: _Run | None = None
     while True:
-        stepper = _Run(nodes)
+        stepper = _Run(nodes, stepper)
         try:
             results.append(run(stepper))
         except BlockedError:

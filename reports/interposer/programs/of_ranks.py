@@ -98,15 +98,6 @@ CASES = [
         public="deepspeedai/DeepSpeed#7371",
     ),
     *_pair(
-        "deepspeed_overlap",
-        "1",
-        "separate",
-        name="deepspeed",
-        faulty="0.18.9",
-        repaired="0.19.0",
-        public="deepspeedai/DeepSpeed#7965",
-    ),
-    *_pair(
         "torchmetrics_list_state",
         name="torchmetrics",
         faulty="1.3.2",

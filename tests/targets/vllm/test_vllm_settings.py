@@ -64,6 +64,8 @@ def cell(*, drafts: int = DRAFTS_USUAL, layers: LayerMode = LayerMode.HYBRID) ->
         ("preemption_for_blocks", 3, LayerMode.ATTENTION,
          "its pool is counted for recurrent layers"),
         ("first_decode_in_moved_row", 3, LayerMode.ATTENTION, ""),
+        ("host_prefix_hit", 3, LayerMode.HYBRID,
+         "it needs a tier in the host's memory: --connector simple"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_expressed_is_refused_with_the_reason(

@@ -16,6 +16,7 @@ from racegate.check.limits import limited_memory
 from racegate.check.subject import RunSettings, Subject, virtual_device
 from racegate.device.chooser import HoldChooser, Ticket
 from racegate.device.recorder import Recorder
+from racegate.device.virtual.device import VirtualDevice
 from racegate.explore.ladder import reversals
 from racegate.faults.fault import Fault
 from racegate.history.outcome import SCHEMA
@@ -124,7 +125,7 @@ def list_operations(subject: Subject, fault: Fault | None) -> Operations:
     """Runs the scenario once, eagerly."""
     listener = _Listener()
     settings = RunSettings(fault=fault)
-    device = virtual_device(subject.lanes, settings)
+    device = virtual_device(VirtualDevice, subject.lanes, settings)
     device.use_chooser(listener)
     listener.recorder = device.recorder
     run = subject.run_on(device, settings, limit=limited_memory())

@@ -16,6 +16,7 @@ from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.wire import (
     DRAFTS_USUAL,
     CaptureMode,
+    ConnectorKind,
     DraftMode,
     LayerMode,
     ModelRunner,
@@ -54,6 +55,9 @@ def vllm_cell(
     positions: Annotated[
         PositionMode, typer.Option("--positions", help="Of the model; mrope: three numbers each.")
     ] = PositionMode.TEXT,
+    connector: Annotated[
+        ConnectorKind, typer.Option("--connector", help="What keeps blocks in the host's memory.")
+    ] = ConnectorKind.NONE,
     engine_arg: Annotated[
         list[str] | None,
         typer.Option(
@@ -76,6 +80,7 @@ def vllm_cell(
         graphs=graphs,
         layers=layers,
         positions=positions,
+        connector=connector,
         arguments=tuple(engine_arg or ()),
     )
 

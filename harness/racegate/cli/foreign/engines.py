@@ -10,7 +10,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import click
 import typer
 
 from racegate.cli.foreign.cells import scheduler_cell, vllm_cell
@@ -22,6 +21,7 @@ from racegate.cli.options import (
     MarkdownOption,
     ScriptsOption,
     SeedOption,
+    UsageError,
     fail,
     folder_of_scripts,
     loaded_scripts_for,
@@ -145,8 +145,8 @@ def _other_cell(cell: ReleaseCell, options: str) -> ReleaseCell:
     place = shlex.split(" ".join((*cell.place_options, *runner, options)))
     try:
         found = typer.main.get_command(asked).main(place, "--also", standalone_mode=False)
-    except click.ClickException as error:
-        fail(f"--also {options!r}: {error.format_message()}")
+    except UsageError as error:
+        fail(f"--also {options!r}: {error}")
     assert isinstance(found, ReleaseCell)
     return found
 

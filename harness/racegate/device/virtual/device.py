@@ -193,15 +193,23 @@ class VirtualDevice(IssuingDevice[Run]):
 
         def run() -> None:
             result.fill([storage.rows(rows) for storage, rows in sources])
-            if self._memo is not None:
-                contents = [storage.content for storage, _ in sources]
-                self.shown = self._memo.number("shown", self.shown, *contents)
+            self._show([storage for storage, _ in sources])
 
+        self._look(stream, run)
+        return result
+
+    def _look(self, stream: Stream, run: Run) -> None:
+        """Runs what is no operation of the program, when the stream gets there."""
         if stream.queue:
             stream.queue.append(Op("", run, None))
         else:
             run()
-        return result
+
+    def _show(self, storages: Sequence[VirtualStorage]) -> None:
+        """Observers are shown what is in there."""
+        if self._memo is not None:
+            contents = [storage.content for storage in storages]
+            self.shown = self._memo.number("shown", self.shown, *contents)
 
     def use_chooser(self, chooser: HoldChooser) -> None:
         """Other holds from here on, on a device that was gone back to."""

@@ -20,6 +20,7 @@ from racegate.interpose.device.session import Session
 from racegate.interpose.kernels.aliases import NoMemory, alias_of, bytes_of, tensors_in
 from racegate.interpose.kernels.interpreted.accesses import LaunchJudged, Noted, ranges_of
 from racegate.interpose.kernels.interpreted.arguments import type_floats
+from racegate.interpose.kernels.interpreted.bounds import OutsideError, given_memory
 from racegate.interpose.kernels.interpreted.dependent import DependentLaunches
 from racegate.interpose.kernels.interpreted.lanes import judge_lanes
 from racegate.interpose.kernels.interpreted.libdevice import (
@@ -29,7 +30,7 @@ from racegate.interpose.kernels.interpreted.libdevice import (
     own_functions,
 )
 from racegate.interpose.kernels.interpreted.noting import AccessWatch, uses_atomics
-from racegate.interpose.kernels.interpreted.programs import judge_programs
+from racegate.interpose.kernels.interpreted.programs import judge_programs, races_beyond
 from racegate.interpose.kernels.interpreted.reductions import combine_slices
 from racegate.interpose.kernels.memo import Call, Memo, call_of
 from racegate.interpose.kernels.narrow_floats import compute_narrow_floats
@@ -84,7 +85,7 @@ class TritonKernels:
         self._library = library
         self._graphs = graphs
         self._refuse = refuse
-        self._notes = AccessWatch(None if memo is None else memo.note_store)
+        self._notes = AccessWatch(None if memo is None else memo.note_store, self._memory)
         self._turning_fails: tuple[type[Exception], ...] = _FAILURES
         self._memo = memo
         self._on_launch = on_launch
@@ -115,6 +116,8 @@ class TritonKernels:
             except (interpreter.InterpreterError, *_FAILURES) as error:
                 if is_word_of_kernel(error.__cause__):
                     raise
+                if isinstance(error.__cause__, OutsideError):
+                    raise error.__cause__ from None  # as the program is told on a GPU
                 kernels._refuse(
                     f"the Triton kernel {kernel.name} (its interpreter ended with {error})"
                 )
@@ -182,7 +185,8 @@ class TritonKernels:
                 if call is not None:
                     self._to_cpu(args, kwargs)  # opens the pages that it may touch
                 again = partial(run, args, kwargs)
-                result, reads, writes = self._run(again, call, may_turn=kernel.may_turn)
+                bounds = given_memory((*args, *kwargs.values()))
+                result, reads, writes = self._run(kernel, again, call, bounds)
                 self._follow(kernel, stream, begins_early=bool(kwargs.get("launch_pdl")))
                 self._judge(kernel, again, warps=kwargs.get("num_warps") or _WARPS)
             session.issue(kind, stream, reads, writes, None)
@@ -209,7 +213,7 @@ class TritonKernels:
         return None
 
     def _run(
-        self, run: Callable[[], Any], call: Call | None, *, may_turn: bool
+        self, kernel: _Kernel, run: Callable[[], Any], call: Call | None, bounds: Ranges | None
     ) -> tuple[Any, Ranges, Ranges]:
         memo, notes = self._memo if call is not None else None, self._notes
         if memo is not None and call is not None:
@@ -218,11 +222,15 @@ class TritonKernels:
                 return None, *footprint
             memo.begin()
         noted: list[Noted] = []
-        notes.begin(noted, is_judged=self._session.is_recording, may_turn=may_turn)
+        is_judged = self._session.is_recording
+        notes.begin(noted, is_judged=is_judged, may_turn=kernel.may_turn, bounds=bounds)
         try:
             result = run()
         finally:
             notes.end()
+            if notes.beyond and self._on_launch is not None:
+                races = tuple(races_beyond(notes.beyond))
+                self._on_launch(LaunchJudged(kernel.name, kernel.place, 0, races, 0))
         reads, writes = ranges_of(noted, is_write=False), ranges_of(noted, is_write=True)
         if memo is not None and call is not None:
             loaded = ranges_of(notes.atomics, is_write=True)
@@ -237,6 +245,10 @@ class TritonKernels:
         races = self._dependent.judge(stream, number, launch, begins_early=begins_early)
         if races and self._on_launch is not None:
             self._on_launch(LaunchJudged(kernel.name, kernel.place, 0, races, 0))
+
+    def _memory(self) -> Ranges:
+        """All that the device reaches."""
+        return merged((span.base, span.end) for span in self._session.spans)
 
     def _last_on(self, stream: int) -> int:
         """The number of what this thread gave a stream last."""

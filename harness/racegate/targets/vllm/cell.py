@@ -19,6 +19,7 @@ from racegate.targets.vllm.wire import (
     TEMPERATURE_MAX,
     TOKENS_MAX,
     CaptureMode,
+    ConnectorKind,
     DraftMode,
     LayerMode,
     ModelRunner,
@@ -36,6 +37,7 @@ UNSEEN = {
 }
 
 
+BLOCK_TOKENS = 80  # of attention, in a model with recurrent states
 # What a run can be expected to exercise, by what it takes.
 _OF_DRAFTS = ("rejections", "full_accepts", "zero_draft_rows", "mrope_drifts")
 _MOVES = ("condense_moves", "reorder_moves")
@@ -48,6 +50,7 @@ _NAMED = {
     "graphs": ("--graphs", "graphs-"),
     "layers": ("--layers", ""),
     "positions": ("--positions", ""),
+    "connector": ("--connector", "connector-"),
 }
 _UNNAMED = re.compile(r"[^\w.]+")  # what no name of a file has
 
@@ -56,7 +59,8 @@ class Cell(EngineCell, frozen=True, kw_only=True, tag="vllm", tag_field="of"):
     """A release of vLLM with one of its runners. fidelity: whether its model computes
 
     drafts: that a request has in a step at most, 0 for no speculation; drafter, draft_mode: what
-    proposes them, and how; graphs: what is captured; layers, positions: of the model
+    proposes them, and how; graphs: what is captured; layers, positions: of the model; connector: to
+    the host's memory
     arguments: of the release's own EngineArgs, each as NAME=JSON
     """
 
@@ -69,6 +73,7 @@ class Cell(EngineCell, frozen=True, kw_only=True, tag="vllm", tag_field="of"):
     graphs: CaptureMode = CaptureMode.NONE
     layers: LayerMode = LayerMode.HYBRID
     positions: PositionMode = PositionMode.TEXT
+    connector: ConnectorKind = ConnectorKind.NONE
     arguments: tuple[str, ...] = ()
 
     @property
@@ -130,6 +135,12 @@ class Cell(EngineCell, frozen=True, kw_only=True, tag="vllm", tag_field="of"):
     def _cannot_offer(self, scenario: Scenario) -> str:
         """Where what the scenario is about needs other settings."""
         expect, free = scenario.expect, scenario.free_blocks
+        if (expect.saves or expect.loads) and self.connector is ConnectorKind.NONE:
+            return "it needs a tier in the host's memory: --connector simple"
+        if self.connector is not ConnectorKind.NONE and self.mode is StateMode.NONE:
+            return "a connector needs cached prefixes: --cache-mode align"
+        if self.connector is not ConnectorKind.NONE and self.graphs is not CaptureMode.NONE:
+            return "tags of pages are not read in graphs: --graphs none"
         if expect.prefix_hits and self.mode is StateMode.NONE:
             return "it needs cached prefixes: --cache-mode align"
         is_drawn = self.draft_mode is DraftMode.PROBABILISTIC and self.drafts
@@ -153,7 +164,14 @@ class Cell(EngineCell, frozen=True, kw_only=True, tag="vllm", tag_field="of"):
             needed = sum(request.arrive <= 1 for request in scenario.requests) * self._first_blocks
             if free < needed:
                 return f"its pool has fewer blocks than {self.drafts} drafts need"
+        if free is not None and expect.loads and free < self._blocks_of_longest(scenario):
+            return f"its pool has fewer blocks than {self.drafts} drafts need"
         return ""
+
+    def _blocks_of_longest(self, scenario: Scenario) -> int:
+        """Blocks of the longest prompt: states, attention's, and the drafter's."""
+        longest = max(len(request.prompt) for request in scenario.requests)
+        return self.drafts + 1 + -(-longest // BLOCK_TOKENS) * (1 + bool(self.drafts))
 
     @property
     def _first_blocks(self) -> int:

@@ -60,6 +60,16 @@ class CaptureMode(StrEnum):
     PIECEWISE = "piecewise"
 
 
+class ConnectorKind(StrEnum):
+    """What keeps blocks in the host's memory. SIMPLE: SimpleCPUOffloadConnector, by batches of
+    copies from a thread of its own; OFFLOADING: OffloadingConnector, by the engine's own operators
+    """
+
+    NONE = "none"
+    SIMPLE = "simple"
+    OFFLOADING = "offloading"
+
+
 class PositionMode(StrEnum):
     """How many numbers a position has. TEXT: one; MROPE: three, of which images make use"""
 

@@ -90,6 +90,10 @@ class MissingEdge(StrEnum):
         "the second launch waits for the one before it alone, and that one ends without having "
         "waited for the first: put gdc_wait() into the launch between, or leave launch_pdl out"
     )
+    OUTSIDE = (
+        "it lies in no storage of a tensor that the launch was given: mask what is beyond the end, "
+        "or give the kernel the tensor that it means"
+    )
     ONE_LANE = (
         "two lanes of one store write different values to one element, and either may stay: store "
         "each element once"

@@ -19,6 +19,7 @@ from racegate.interpose.kernels.interpreted.accesses import (
     ranges_of,
     touch_of,
 )
+from racegate.interpose.kernels.interpreted.bounds import OutsideError, outside
 from racegate.interpose.kernels.interpreted.dependent import PhasedLaunch
 from racegate.order.ranges import Ranges, merged
 
@@ -43,14 +44,24 @@ class AccessWatch:
 
     noted: all accesses, for the footprint; None between launches
     touches: the same by program, where launches are judged; atomics: those that change memory
+    beyond: those that leave the memory which the launch was given, with their elements out of it
     """
 
-    def __init__(self, keep_old: Callable[[Callable[[], Ranges]], None] | None) -> None:
-        """keep_old: told of the bytes of each store before it is made"""
+    def __init__(
+        self,
+        keep_old: Callable[[Callable[[], Ranges]], None] | None,
+        memory: Callable[[], Ranges] = tuple,
+    ) -> None:
+        """keep_old: told of the bytes of each store before it is made; memory: all that the device
+        reaches
+        """
         self.noted: list[Noted] | None = None
         self.touches: list[ProgramAccess] = []
         self.atomics: list[Noted] = []
+        self.beyond: list[ProgramAccess] = []
         self._keep = keep_old
+        self._memory = memory
+        self._bounds: Ranges | None = None
         self._is_judged = False
         self._undo: list[tuple[int, bytes]] | None = None
         self._is_turned = False
@@ -60,9 +71,19 @@ class AccessWatch:
         self._waits: dict[int, int] = {}
         self._triggers: dict[int, int] = {}
 
-    def begin(self, noted: list[Noted], *, is_judged: bool, may_turn: bool = False) -> None:
-        """A launch begins. may_turn: keep what it overwrites, so that it can run once more"""
-        self.noted, self.touches, self.atomics = noted, [], []
+    def begin(
+        self,
+        noted: list[Noted],
+        *,
+        is_judged: bool,
+        may_turn: bool = False,
+        bounds: Ranges | None = None,
+    ) -> None:
+        """A launch begins. may_turn: keep what it overwrites, so that it can run once more; bounds:
+        what it was given, None if that is not known
+        """
+        self.noted, self.touches, self.atomics, self.beyond = noted, [], [], []
+        self._bounds = bounds if is_judged else None
         self._is_judged = is_judged
         self._undo = [] if may_turn and is_judged else None
         self._barriers = self._syncs = 0
@@ -113,6 +134,7 @@ class AccessWatch:
             if hasattr(builder, name):
                 self._count(builder, name, barriers=0)
         self._count(builder, "create_barrier", barriers=1)
+        self._widen(builder)
         for owner in (interpreter.ReduceOps, interpreter.ScanOps):
             self._count(owner, "apply_impl", barriers=0)
         self._turn_grid(builder)
@@ -138,6 +160,17 @@ class AccessWatch:
 
         setattr(owner, name, counted)
 
+    def _widen(self, builder: Any) -> None:
+        """Behind a number that became a pointer nobody knows what an access was meant for."""
+        plain = builder.create_int_to_ptr
+
+        def widened(*args: Any) -> Any:
+            if self._bounds is not None:
+                self._bounds = self._memory()
+            return plain(*args)
+
+        builder.create_int_to_ptr = widened
+
     def _turn_grid(self, builder: Any) -> None:
         plain = builder.set_grid_idx
 
@@ -157,6 +190,8 @@ class AccessWatch:
             mask = args[method.mask] if method.mask is not None else None
             noted = noted_addresses(args[method.pointer], mask, is_write=method.is_write)
             self.noted.append(noted)
+            if self._bounds is not None:
+                self._check_bounds(builder, method, noted, args)
             is_atomic = self._is_judged and self._note_touch(builder, method, noted, args)
             if method.is_write:
                 self._keep_old(method, noted)
@@ -182,6 +217,17 @@ class AccessWatch:
         if touch.is_atomic and touch.elements == 1:
             self._syncs += 1  # its answer goes to all threads
         return touch.is_atomic
+
+    def _check_bounds(self, builder: Any, method: BuilderCall, noted: Noted, args: Any) -> None:
+        """Raises OutsideError where no memory is, which a GPU would not survive either."""
+        addresses, size, _ = noted
+        beyond = outside(addresses, size, self._bounds or ())
+        if beyond is None:
+            return
+        touch = touch_of(builder, method, noted, args, at=len(self.touches), barriers=0, syncs=0)
+        self.beyond.append(touch._replace(addresses=addresses[beyond], values=None, lanes=None))
+        if outside(addresses[beyond], size, self._memory()) is not None:
+            raise OutsideError("CUDA error: an illegal memory access was encountered")
 
     def _keep_old(self, method: BuilderCall, noted: Noted) -> None:
         if self._keep is not None:

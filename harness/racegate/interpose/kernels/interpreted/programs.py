@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from racegate.history.finding import Frame, KernelTotal, Race, Side, Stack, hazard_of
+from racegate.history.finding import Frame, Hazard, KernelTotal, Race, Side, Stack, hazard_of
 from racegate.interpose.kernels.interpreted.accesses import (
     LaunchJudged,
     LaunchRace,
@@ -239,6 +239,16 @@ def _may_be_ordered(
     )
 
 
+def races_beyond(touches: Sequence[ProgramAccess]) -> list[LaunchRace]:
+    """Accesses that leave the memory which a launch was given, of each line the first."""
+    found: dict[object, LaunchRace] = {}
+    for touch in touches:
+        low = int(touch.addresses.min())
+        race = LaunchRace(touch, touch, low, low + touch.size, MissingEdge.OUTSIDE)
+        found.setdefault((touch.place, touch.is_write), race)
+    return list(found.values())
+
+
 class LaunchConflicts:
     """What is found inside the launches of a run: races by signature, each with its count, and what
     was launched by kernel.
@@ -284,11 +294,18 @@ class LaunchConflicts:
 
     def _in_words(self, kernel: str, race: LaunchRace, stack: Stack, buffer: str) -> Race:
         at_launch = race.before is not None
+        is_outside = race.lack is MissingEdge.OUTSIDE
+        if is_outside and buffer.startswith("memory at "):
+            buffer = (
+                "memory that no tensor has"  # its address says nothing, and is another each time
+            )
         first = self._side(*(race.before or (kernel, stack)), race.first, at_launch=at_launch)
         second = self._side(kernel, stack, race.second, at_launch=at_launch)
         return Race(
             signature=race_signature(first, second),
-            hazard=hazard_of(first_writes=first.is_write, second_writes=second.is_write),
+            hazard=Hazard.OUTSIDE
+            if is_outside
+            else hazard_of(first_writes=first.is_write, second_writes=second.is_write),
             buffer=buffer,
             nbytes=race.high - race.low,
             count=1,

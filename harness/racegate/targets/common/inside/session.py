@@ -12,6 +12,7 @@ import torch
 from racegate.interpose.device.session import Session
 from racegate.interpose.kernels.aliases import alias_of, bytes_of
 from racegate.interpose.outcome import DeviceKind
+from racegate.order.ranges import Ranges
 from racegate.targets.common.inside.listener import EngineListener
 
 Tensor = Any  # torch is untyped here
@@ -45,16 +46,19 @@ class EngineSession:
         reads: list[Tensor],
         writes: list[Tensor],
         work: Callable[[list[Tensor], list[Tensor]], None],
+        *,
+        also_reads: Ranges = (),
+        also_writes: Ranges = (),
     ) -> None:
         """An operation of ours on the current stream. work: gets the memory of reads and writes,
-        when the device comes to it.
+        when the device comes to it; also_reads, also_writes: bytes that it touches beside them
         """
         session = self.session
         with self.own(), _unseen():
             given = [self.memory_of(tensor) for tensor in reads]
             made = [self.memory_of(tensor) for tensor in writes]
-            read = tuple(r for tensor in reads for r in bytes_of(session, tensor))
-            written = tuple(r for tensor in writes for r in bytes_of(session, tensor))
+            read = tuple(r for tensor in reads for r in bytes_of(session, tensor)) + also_reads
+            written = tuple(r for tensor in writes for r in bytes_of(session, tensor)) + also_writes
 
         def run() -> None:
             with self.own(), _unseen(), torch.no_grad():

@@ -72,10 +72,10 @@ class Host:
             self._child.installed.library.watch_pages()
         delivered: dict[str, tuple[int, ...]] = {}
         tracer = LineTracer(_PACKAGE)
-        traced = tracer.tracing() if task.traces else nullcontext()
+        traced = tracer.tracing() if task.sources.traces else nullcontext()
         with Failure() as failure, traced, ExitStack() as watched:
-            if task.edit is not None:
-                edit_source(task.edit, self._memo)
+            if task.sources.edit is not None:
+                edit_source(task.sources.edit, self._memo)
             watched.enter_context(watching(self._child.installed))
             delivered = driver.run(task.scenario)
         self._child.finish(failure.ending, int(bool(failure.message)), failure.message)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 import json
 from collections.abc import Callable
@@ -39,9 +38,11 @@ from racegate.targets.vllm.inside.scripted.model import (
     WIDTH,
     Script,
     config,
-    drafter_config,
 )
 from racegate.targets.vllm.inside.scripted.ngrams import NgramScript
+from racegate.targets.vllm.inside.scripted.speculation import asked_drafts
+from racegate.targets.vllm.inside.tiers.connectors import transfer_config, watch_transfers
+from racegate.targets.vllm.inside.tiers.pages import TaggedPages, pages_of
 from racegate.targets.vllm.inside.truth.compare import Truth
 from racegate.targets.vllm.inside.watch import (
     RunnerWatch,
@@ -60,10 +61,8 @@ from racegate.targets.vllm.inside.watch_steps import (
     watch_previous,
 )
 from racegate.targets.vllm.wire import (
-    NGRAM_MAX,
-    NGRAM_MIN,
     CaptureMode,
-    DraftMode,
+    ConnectorKind,
     LayerMode,
     ModelRunner,
     PositionMode,
@@ -71,15 +70,8 @@ from racegate.targets.vllm.wire import (
     StateMode,
 )
 
-DRAFTER = "drafter"  # the folder of its files
 NOBODY = Scenario(name="nobody", title="what is captured is for no request", requests=())
 BLOCKS_BYTES = 32 << 20
-# As vLLM calls what proposes drafts: of n-grams it schedules the one on the host synchronously.
-_METHODS = {
-    ProposerKind.MTP: "mtp",
-    ProposerKind.NGRAM: "ngram_gpu",
-    ProposerKind.EAGLE: "eagle",
-}
 
 
 def start(folder: Path, asked: Cell) -> Any:
@@ -93,7 +85,7 @@ def start(folder: Path, asked: Cell) -> Any:
         "model": str(folder),
         "load_format": "dummy",
         "skip_tokenizer_init": True,
-        "speculative_config": _speculation(asked, folder) if asked.drafts else None,
+        "speculative_config": asked_drafts(asked, folder) if asked.drafts else None,
         "enforce_eager": asked.graphs is CaptureMode.NONE,
         "max_model_len": 512,
         "max_num_seqs": 4,
@@ -107,6 +99,7 @@ def start(folder: Path, asked: Cell) -> Any:
         "gdn_prefill_backend": "triton",
         "compilation_config": {"custom_ops": ["none"], **asked_graphs(asked.graphs)},
         "kernel_config": standins.plain_kernels(),
+        "kv_transfer_config": transfer_config(asked.connector),
     }
     given = {k: v for k, v in arguments.items() if k in known and v is not None}
     own = standins.own_arguments(asked.arguments, known)
@@ -150,31 +143,6 @@ def check_started(engine: Any, asked: Cell) -> None:
         raise RuntimeError(f"this release keeps recurrent states in mode {known!r}")
 
 
-def _speculation(asked: Cell, folder: Path) -> dict[str, Any]:
-    """How drafts are proposed. Raises RuntimeError if the release cannot do so. folder: for the
-    files of a drafter that is a model of its own
-    """
-    from vllm.config.speculative import SpeculativeConfig
-
-    names = {field.name for field in dataclasses.fields(SpeculativeConfig)}
-    chosen: dict[str, Any] = {
-        "method": _METHODS[asked.drafter],
-        "num_speculative_tokens": asked.drafts,
-        "attention_backend": "TRITON_ATTN",
-    }
-    if asked.drafter is ProposerKind.EAGLE:
-        (folder / DRAFTER).mkdir()
-        (folder / DRAFTER / "config.json").write_text(json.dumps(drafter_config()))
-        chosen["model"] = str(folder / DRAFTER)
-    if asked.drafter is ProposerKind.NGRAM:
-        chosen |= {"prompt_lookup_min": NGRAM_MIN, "prompt_lookup_max": NGRAM_MAX}
-    if asked.draft_mode is not DraftMode.GREEDY:
-        if "draft_sample_method" not in names:
-            raise RuntimeError("this release has no probabilistic drafts")
-        chosen["draft_sample_method"] = asked.draft_mode.value
-    return {name: value for name, value in chosen.items() if name in names}
-
-
 class Driver:
     """Runs scenarios on a started engine."""
 
@@ -199,21 +167,24 @@ class Driver:
         self._prompts: dict[str, int] = {}
         session.listener.name_buffers(named_buffers(self.runner, plants.PACKAGE))
         self._computed: Computed | None = None
+        self._rows = self._rows_of_batch()
         self._replace_models(session, asked)
         self._watch()
 
     def _replace_models(self, session: EngineSession, asked: Cell) -> None:
-        hidden = self.runner.model_config.get_hidden_size()
-        said = None if asked.fidelity is Fidelity.FULL else spoken
-        hollow = Hollow(session, self.watch, hidden_size=hidden, vocab=VOCAB, spoken=said)
+        size = self.runner.model_config.get_hidden_size()
+        says = None if asked.fidelity is Fidelity.FULL else spoken
+        hollow = Hollow(session, self.watch, hidden_size=size, vocab=VOCAB, spoken=says)
         if asked.fidelity is Fidelity.FULL:
             give_weights(self.runner.model)
             self._computed = Computed(self.runner.model)
         else:
+            model = self.runner.get_model()
             hollow.replace(
-                model := self.runner.get_model(),
+                model,
                 lambda *given: self.script.target(*given),
                 name="model",
+                touch=self._tags().touch if asked.connector is not ConnectorKind.NONE else None,
             )
             if asked.positions is PositionMode.MROPE:
                 model.get_mrope_input_positions = self._coordinates
@@ -230,6 +201,16 @@ class Driver:
             self._script = self._script_of(NOBODY, {}, lies=False)
             self.runner.capture_model()
             watch_replays(self.watch, self.runner, hollow)
+
+    def _tags(self) -> TaggedPages:
+        """Of the pages that a connector moves."""
+        return TaggedPages(
+            self._session,
+            self.watch,
+            pages_of(self.runner),
+            self._rows,
+            lambda name, place: self.script.token_of(name, place),
+        )
 
     def _coordinates(self, tokens: list[int], features: Any) -> tuple[Any, int]:
         """Positions of a prompt, with the scenario's images: int64 [3, tokens], and what is added
@@ -256,6 +237,7 @@ class Driver:
             self._note_kept(scheduled)
             watch_choice(watch, self._core.scheduler, scheduled)
             watch_conditions(watch, scheduled, self._prompts)
+            watch_transfers(watch, scheduled)
             if watch.plant is not None and watch.step == plants.STEP:
                 plants.plant(self._session.session, runner, scheduled, watch.plant)
             if self._spoils and watch.step == plants.STEP:
@@ -263,7 +245,7 @@ class Driver:
             return execute(scheduled, *args, **kwargs)
 
         runner.execute_model = execute_model
-        rows = self._rows()
+        rows = self._rows
         watch_metadata(watch, rows)
         watch_attention(watch, rows)
         watch_previous(watch, runner, rows)
@@ -280,7 +262,7 @@ class Driver:
         if hasattr(runner, "input_batch"):
             watch_rows(watch, type(runner.input_batch))
 
-    def _rows(self) -> Callable[[], list[str]]:
+    def _rows_of_batch(self) -> Callable[[], list[str]]:
         """Names of the requests in the rows of the batch that is being prepared."""
         runner = self.runner
         if hasattr(runner, "input_batch"):
@@ -363,8 +345,7 @@ class Driver:
     def _script_of(
         self, scenario: Scenario, plain: dict[str, tuple[int, ...]], *, lies: bool
     ) -> Script:
-        device = "cuda" if self._session.kind is DeviceKind.CUDA else "cpu"
-        asked = self._asked
+        device, asked = "cuda" if self._session.kind is DeviceKind.CUDA else "cpu", self._asked
         if asked.drafter is ProposerKind.NGRAM and asked.drafts:
             return NgramScript(
                 scenario, draft_len=asked.drafts, runner=asked.runner, lies=lies, device=device

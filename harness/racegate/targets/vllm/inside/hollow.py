@@ -42,12 +42,21 @@ class Hollow:
         self._vocab = vocab
         self.forwards = 0  # that the host ran, not those inside of a graph that is replayed
 
-    def replace(self, model: Any, says: Says, *, name: str, gives: int = 1) -> None:
+    def replace(
+        self,
+        model: Any,
+        says: Says,
+        *,
+        name: str,
+        gives: int = 1,
+        touch: Callable[[Tensor, Tensor, Tensor], None] | None = None,
+    ) -> None:
         """model: a module of vLLM, whose weights and states stay unused; name: of it, for what is
         observed; says: its rule; gives: how often it returns its hidden states: drafters of EAGLE
-        give them to the next pass, too
+        give them to the next pass, too; touch: called with tokens, positions and hidden states of
+        each pass, for what it does to pages of the cache
         """
-        forward = partial(self._forward, f"inputs of the {name}")
+        forward = partial(self._forward, f"inputs of the {name}", touch)
         model.forward = forward if gives == 1 else _repeated(forward, gives)
         model.compute_logits = lambda hidden, *args, **kwargs: self._logits(hidden, says)
 
@@ -66,7 +75,13 @@ class Hollow:
         self._watch.inner_on_device(f"context of {name}", slots, **known)
 
     def _forward(
-        self, name: str, input_ids: Any = None, positions: Any = None, *args: Any, **kwargs: Any
+        self,
+        name: str,
+        touch: Callable[[Tensor, Tensor, Tensor], None] | None,
+        input_ids: Any = None,
+        positions: Any = None,
+        *args: Any,
+        **kwargs: Any,
     ) -> Tensor:
         self.forwards += 1
         if not torch.cuda.is_current_stream_capturing():
@@ -80,6 +95,8 @@ class Hollow:
             made[0][:, 1] = given[0].reshape(-1)[:count]
 
         self._session.launch("forward (hollow)", [input_ids, positions], [hidden], work)
+        if touch is not None:
+            touch(input_ids, positions, hidden)
         return hidden
 
     def _logits(self, hidden: Tensor, says: Says) -> Tensor:

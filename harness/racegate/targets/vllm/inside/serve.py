@@ -120,7 +120,7 @@ class Host:
         driver = self._driver
         self._beginning_s = 0.0
         self._take(task)
-        driver.watch.is_held = bool(task.plan.holds)
+        driver.watch.note_holds(task.plan.holds)
         is_heard = task.run_mode in (RunMode.BASELINE, RunMode.CONVERGING)
         self._listener.begin(heard=Heard(self._session) if is_heard else None)
         if task.plan.holds:

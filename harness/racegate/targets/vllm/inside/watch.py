@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from racegate.targets.common.inside.session import EngineSession
 from racegate.targets.common.inside.watch import Values, Watch
 from racegate.targets.common.wire import Observed, Wrong
+from racegate.targets.vllm.inside.tiers.pages import TAGS
 from racegate.targets.vllm.wire import DRAFTS_USUAL
 
 # Of attention's metadata, on the host, by the names of several releases.
@@ -57,6 +58,10 @@ class RunnerWatch(Watch):
         self.accepted: dict[int, dict[str, int]] = {}
         self.tokens = 0  # that the scheduler chose for the step
         self.plant = plant
+
+    def note_holds(self, holds: Collection[object]) -> None:
+        """What is held in the run that comes next."""
+        self.is_held = bool(holds)
 
     def group_of(self, builder: Any) -> dict[str, int]:
         """The group whose metadata a builder makes, where that is known."""
@@ -231,7 +236,24 @@ def find_wrong(watch: RunnerWatch) -> list[Wrong]:
             used, true = values.get("blocks"), values["asked"]
             assert isinstance(used, list) and isinstance(true, list)
             found.append(Wrong(step=step, what="blocks to zero", used=used, true=true))
+        elif name == TAGS:
+            found += wrong_tags(step, values)
     return found
+
+
+def wrong_tags(step: int, values: Values) -> list[Wrong]:
+    """Places of a request's context where its pages have something else: its blocks were not
+    loaded, or are another's, or were zeroed or written by somebody else behind that.
+    """
+    rows, tags = values["rows"], values.get("tags")
+    if not isinstance(tags, list):
+        return []
+    assert isinstance(rows, list)
+    return [
+        Wrong(step=step, what=f"page of request {request}", used=[place, *tag], true=[place])
+        for request, (place, *tag) in zip(rows, tags, strict=True)
+        if place >= 0
+    ]
 
 
 def _wrong_counts(step: int, values: Values, watch: RunnerWatch) -> list[Wrong]:

@@ -175,6 +175,11 @@ class Script:
         prompt = self._prompts[index]
         return prompt[place] if place < len(prompt) else int(_token(index, place))
 
+    def token_of(self, name: str, place: int) -> int | None:
+        """Likewise, of a request by its name."""
+        names = [request.name for request in self.scenario.requests]
+        return self.token_at(names.index(name), place)
+
     def draft_at(self, owner: int, place: int) -> int | None:
         """What the drafter says for a place, behind a token of this owner."""
         return int(_token(owner, place + (place in self._wrong_places[owner])))

@@ -1,0 +1,1 @@
+"""Tiers of memory: connectors that keep blocks in the host's, and whose content a page has."""
