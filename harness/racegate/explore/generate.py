@@ -301,7 +301,8 @@ def _with_ranks(pick: Pick, model: ModelSpec, engine: EngineSpec) -> EngineSpec:
 
 def _with_half_turning(pick: Pick, model: ModelSpec) -> ModelSpec:
     """Picked last: the section is for the first half of heads that are twice as wide."""
-    if not model.has_mrope or pick(4) < 3:
+    turns_half = pick(4) == 3
+    if not (model.has_mrope and turns_half):
         return model
     return msgspec.structs.replace(model, head_size=8, rotary_size=4)
 
