@@ -122,6 +122,7 @@ def test_operands_on_two_gpus_are_refused_as_torch_does(
     assert found.shown.ending is Ending.FAILED
     assert "cuda:0 and cuda:1" in found.shown.message
 
+
 ASKED_OF_NVML = """
     import ctypes
 
