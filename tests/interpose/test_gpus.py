@@ -121,3 +121,33 @@ def test_operands_on_two_gpus_are_refused_as_torch_does(
     found = judged(device, tmp_path, MIXED)
     assert found.shown.ending is Ending.FAILED
     assert "cuda:0 and cuda:1" in found.shown.message
+
+
+ASKED_OF_NVML = """
+    import ctypes
+
+    nvml = ctypes.CDLL("libnvidia-ml.so.1")
+    count, text, index = ctypes.c_uint(), ctypes.create_string_buffer(96), ctypes.c_uint()
+    assert nvml.nvmlInit_v2() == nvml.nvmlDeviceGetCount_v2(ctypes.byref(count)) == 0
+    names = []
+    for number in range(count.value):
+        gpu = ctypes.c_void_p()
+        assert nvml.nvmlDeviceGetHandleByIndex_v2(number, ctypes.byref(gpu)) == 0
+        assert nvml.nvmlDeviceGetUUID(gpu, text, len(text)) == 0
+        names.append(text.value)
+        by_name = ctypes.c_void_p()
+        assert nvml.nvmlDeviceGetHandleByUUID(text.value, ctypes.byref(by_name)) == 0
+        bus = f"00000000:0{number}:00.0".encode()
+        by_bus = ctypes.c_void_p()
+        assert nvml.nvmlDeviceGetHandleByPciBusId_v2(bus, ctypes.byref(by_bus)) == 0
+        assert by_name.value == by_bus.value == gpu.value
+        assert nvml.nvmlDeviceGetIndex(gpu, ctypes.byref(index)) == 0 and index.value == number
+    assert len(set(names)) == count.value == torch.cuda.device_count() == 2
+    assert nvml.nvmlDeviceGetHandleByIndex_v2(2, ctypes.byref(gpu)) != 0
+"""
+
+
+def test_nvml_tells_of_all_of_them(device: DeviceServer, tmp_path: Path) -> None:
+    """DeepSpeed asks it for the GPU of each rank."""
+    found = judged(device, tmp_path, ASKED_OF_NVML)
+    assert found.shown.ending is Ending.FINISHED, found.shown.message

@@ -70,8 +70,10 @@ from prefetch import Prefetch
 loader = Prefetch()
 total = torch.zeros(64, device="cuda")
 torch.cuda.synchronize()
-for step in range(3):
-    total += loader.get(torch.full((64,), step + 1.0, pin_memory=True))
+for step in range(3):  # over several lines, so that no edit of this statement is an edge
+    total += loader.get(
+        torch.full((64,), step + 1.0, pin_memory=True)
+    )
 torch.cuda.synchronize()
 racegate.observe("total", total)
 print("total", total[0].item())

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from racegate.cli import replay as command
-from racegate.cli.foreign import adapter, releases, torch, vllm
+from racegate.cli.foreign import adapter, engines, torch
 from racegate.history.exit_code import ExitCode
 from racegate.history.finding import Verdict
 from racegate.history.replayed import ReplayOutcome, Replays, ReplaySummary
@@ -168,6 +168,6 @@ def test_a_witness_of_sglang_is_read_as_it_was_written(sglang: Path) -> None:
 
 
 def test_the_names_of_other_groups_are_this_command() -> None:
-    for group in (torch.app, vllm.vllm, releases.sglang, adapter.app):
+    for group in (torch.app, engines.vllm, engines.sglang, adapter.app):
         names = {one.name or one.callback.__name__ for one in group.registered_commands}
         assert "replay" in names

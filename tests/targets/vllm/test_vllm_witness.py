@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from racegate.cli import replay
-from racegate.cli.foreign import vllm as commands
+from racegate.cli.foreign import engines as commands
 from racegate.history.finding import Verdict
 from racegate.history.replayed import ReplayOutcome
 from racegate.history.schedule import Hold, parse_holds

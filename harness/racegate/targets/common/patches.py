@@ -155,6 +155,9 @@ VIRTUAL = (
     Patch(by="interpose.kernels.interpreted.noting",
           owner="triton.runtime.interpreter.InterpreterBuilder", attributes=("set_grid_idx",),
           why="the programs of a launch with atomic operations run in two orders"),
+    Patch(by="interpose.kernels.interpreted.noting",
+          owner="triton.runtime.interpreter.InterpreterBuilder", attributes=("create_int_to_ptr",),
+          why="behind it nobody knows which tensor an access was meant for"),
     Patch(by="interpose.kernels.triton_kernels",
           owner="triton.runtime.interpreter.InterpreterBuilder",
           attributes=("create_maxnumf", "create_minnumf"), releases="Triton up to 3.6",
@@ -222,6 +225,8 @@ VLLM = (
           attributes=("_compute_prev_positions",), releases="that have it", why=_WATCHED),
     Patch(by="targets.common.inside.exchange", owner="functions of a mutated module",
           attributes=("__code__",), why="a mutant runs in an engine that has started"),
+    Patch(by="targets.common.inside.probing", owner="functions of a module that is probed",
+          attributes=("__code__",), why="what edits make of a value is found in one run for all"),
     Patch(by="targets.vllm.inside.watch", owner="the scheduler", attributes=("update_from_output",),
           why=_WATCHED),
     Patch(by="targets.vllm.inside.watch", owner="the class of the batch",
@@ -261,6 +266,9 @@ VLLM = (
 
 # In the environment of a release of SGLang.
 SGLANG = (
+    Patch(by="targets.sglang.inside.watch",
+          owner="sglang.srt.managers.schedule_batch.ScheduleBatch",
+          attributes=("retract_decode",), why=_WATCHED),
     Patch(by="targets.sglang.inside.standins", owner="sglang.kernels.fused_op.BaseFusedOp",
           attributes=("_resolve_forward_method",), releases="that choose by it",
           why=_NOT_COMPILED),

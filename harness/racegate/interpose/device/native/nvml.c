@@ -1,4 +1,4 @@
-/* NVML as far as torch, vLLM and pynvml ask for a device: one GPU, without a driver. Loaded under the name by which they
+/* NVML as far as torch, vLLM and pynvml ask for devices: those of the runtime, without a driver. Loaded under the name by which they
    look for the real one; what is not here they do not find, and say so. */
 #include <stdio.h>
 #include <string.h>
@@ -8,7 +8,9 @@
 enum { SUCCESS = 0, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, INSUFFICIENT_SIZE = 7 };
 struct memory { unsigned long long total, free, used; };
 struct memory_v2 { unsigned version; unsigned long long total, reserved, free, used; };
-static char gpu; /* its address is the handle */
+enum { GPUS_MAX = 64 };
+static char gpus[GPUS_MAX]; /* an address is a handle */
+static int index_of(void *device) { return (int)((char *)device - gpus); }
 
 static int text(char *to, unsigned size, const char *from) {
     return snprintf(to, size, "%s", from) < (int)size ? SUCCESS : INSUFFICIENT_SIZE;
@@ -21,25 +23,42 @@ int nvmlSystemGetDriverVersion(char *version, unsigned size) { return text(versi
 int nvmlSystemGetNVMLVersion(char *version, unsigned size) { return text(version, size, "virtual"); }
 int nvmlSystemGetCudaDriverVersion(int *version) { *version = VG_CUDA_VERSION; return SUCCESS; }
 int nvmlSystemGetCudaDriverVersion_v2(int *version) { *version = VG_CUDA_VERSION; return SUCCESS; }
-int nvmlDeviceGetCount_v2(unsigned *count) { *count = 1; return SUCCESS; }
-int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **device) { *device = &gpu; return index ? INVALID_ARGUMENT : SUCCESS; }
-int nvmlDeviceGetHandleByPciBusId_v2(const char *id, void **device) { (void)id; *device = &gpu; return SUCCESS; }
-int nvmlDeviceGetHandleByUUID(const char *id, void **device) { (void)id; *device = &gpu; return SUCCESS; }
-int nvmlDeviceGetIndex(void *device, unsigned *index) { (void)device; *index = 0; return SUCCESS; }
+int nvmlDeviceGetCount_v2(unsigned *count) {
+    int seen = 0;
+    cudaGetDeviceCount(&seen);
+    *count = (unsigned)seen;
+    return SUCCESS;
+}
+int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **device) {
+    unsigned count;
+    nvmlDeviceGetCount_v2(&count);
+    if (index >= count || index >= GPUS_MAX) return INVALID_ARGUMENT;
+    *device = &gpus[index];
+    return SUCCESS;
+}
+int nvmlDeviceGetHandleByPciBusId_v2(const char *id, void **device) {
+    unsigned index = 0; /* the bus, as cudaDeviceGetPCIBusId tells it */
+    sscanf(id, "%*x:%x:", &index);
+    return nvmlDeviceGetHandleByIndex_v2(index, device);
+}
+static const char UUID[] = "GPU-00000000-0000-0000-0000-";
+int nvmlDeviceGetHandleByUUID(const char *id, void **device) {
+    unsigned index = 0;
+    if (!strncmp(id, UUID, sizeof UUID - 1)) sscanf(id + sizeof UUID - 1, "%12u", &index);
+    return nvmlDeviceGetHandleByIndex_v2(index, device);
+}
+int nvmlDeviceGetIndex(void *device, unsigned *index) { *index = (unsigned)index_of(device); return SUCCESS; }
 int nvmlDeviceGetUUID(void *device, char *id, unsigned size) {
-    (void)device;
-    return text(id, size, "GPU-00000000-0000-0000-0000-000000000000");
+    return snprintf(id, size, "%s%012d", UUID, index_of(device)) < (int)size ? SUCCESS : INSUFFICIENT_SIZE;
 }
 int nvmlDeviceGetName(void *device, char *name, unsigned size) {
     struct cudaDeviceProp properties;
-    (void)device;
-    cudaGetDeviceProperties(&properties, 0);
+    cudaGetDeviceProperties(&properties, index_of(device));
     return text(name, size, properties.name);
 }
 int nvmlDeviceGetCudaComputeCapability(void *device, int *major, int *minor) {
-    (void)device;
-    cudaDeviceGetAttribute(major, cudaDevAttrComputeCapabilityMajor, 0);
-    cudaDeviceGetAttribute(minor, cudaDevAttrComputeCapabilityMinor, 0);
+    cudaDeviceGetAttribute(major, cudaDevAttrComputeCapabilityMajor, index_of(device));
+    cudaDeviceGetAttribute(minor, cudaDevAttrComputeCapabilityMinor, index_of(device));
     return SUCCESS;
 }
 int nvmlDeviceGetMemoryInfo(void *device, struct memory *memory) {
@@ -60,7 +79,7 @@ int nvmlDeviceGetComputeRunningProcesses(void *device, unsigned *count, void *pr
     *count = 0;
     return SUCCESS;
 }
-/* One GPU has no links to others, and belongs to no fabric. */
+/* No GPU has links to others, or belongs to a fabric. */
 int nvmlDeviceGetNvLinkRemoteDeviceType(void *device, unsigned link, int *type) {
     (void)device; (void)link; (void)type;
     return NOT_SUPPORTED;
