@@ -88,12 +88,21 @@ def _beside(result: RunResult) -> RunResult:
     beside = result.comparison
     if beside is None:
         return result
-    findings = tuple(
-        msgspec.structs.replace(one, verdict=one.verdict or Verdict.DIVERGENT)
-        for one in beside.findings
+    told = msgspec.structs.replace(
+        beside,
+        changed=None if beside.changed is None else _decided(beside.changed),
+        new=tuple(map(_decided, beside.new)),
     )
-    verdict = Verdict.CONFLICT if findings else Verdict.PROVED
-    return msgspec.structs.replace(result, findings=findings, verdict=verdict)
+    return msgspec.structs.replace(
+        result,
+        findings=told.findings,
+        verdict=Verdict.CONFLICT if told.findings else Verdict.PROVED,
+        comparison=told,
+    )
+
+
+def _decided(finding: Finding) -> Finding:
+    return msgspec.structs.replace(finding, verdict=finding.verdict or Verdict.DIVERGENT)
 
 
 def told_of_account(

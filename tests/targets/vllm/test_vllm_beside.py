@@ -17,8 +17,9 @@ from test_vllm_search import SCENARIO
 from typer.testing import CliRunner
 
 from racegate.cli.app import app
+from racegate.cli.foreign.pictures import write_causes
 from racegate.history.exit_code import ExitCode
-from racegate.history.finding import FindingKind
+from racegate.history.finding import Benign, FindingKind
 from racegate.history.outcome import Comparison, RunResult
 from racegate.interpose.outcome import Ending, Observation
 from racegate.jobs.foreign.beside import ComparedRun, compare
@@ -179,7 +180,7 @@ def test_only_what_the_base_has_not_makes_the_gate_red(
     checkout: Path, monkeypatch: pytest.MonkeyPatch, base: Wait, changed: Wait
 ) -> None:
     releases = TwoReleases(base, changed)
-    done = gate(releases, monkeypatch, "--path", ".", "--against", "1.0")
+    done = gate(releases, monkeypatch, "--path", ".", "--against", "1.0", "--out", "found")
     (result,) = json.loads(Path("out.json").read_text())["results"]
     beside = result["comparison"]
     is_worse, is_better = HARM[changed] > HARM[base], HARM[changed] < HARM[base]
@@ -188,6 +189,7 @@ def test_only_what_the_base_has_not_makes_the_gate_red(
     assert bool(beside["repaired"]) == is_better
     word = "DIFFERENT from" if is_worse else "SAME as"
     assert f"{word} vLLM 1.0 v1 none: 1 scenario" in done.output
+    assert bool(list(Path("found").glob("*.html"))) == is_worse
 
 
 def test_what_differs_has_a_command_that_shows_it_again(
@@ -209,6 +211,18 @@ def test_what_differs_has_a_command_that_shows_it_again(
     held = CliRunner().invoke(app, [*asked, "--hold", "a@1 until b@2"])
     assert held.exit_code == ExitCode.BAD_INPUT
     assert "--hold is for one version" in held.output
+
+
+def test_a_changed_value_has_a_page(tmp_path: Path) -> None:
+    """With the value, although no run of it and no landing says what becomes of it."""
+    base = base_of(ran(observed(1, "seen", n=1)))
+    found = beside(base, ran(observed(1, "seen", n=2)))
+    assert found.changed is not None and found.changed.verdict is None
+    result = msgspec.structs.replace(base.result, comparison=found)
+    files = write_causes(tmp_path, [result], lambda run, finding: None, benign=Benign.PASS)
+    assert files.keys() == {found.changed.signature}
+    (page,) = tmp_path.glob("*.html")
+    assert "in the base 1" in page.read_text()
 
 
 def test_a_changed_value_has_it_too_and_a_landing_keeps_its_own() -> None:
