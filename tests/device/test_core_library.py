@@ -4,16 +4,14 @@ of a machine on request.
 
 from __future__ import annotations
 
-import importlib.util
 import shutil
 import subprocess
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
-from racegate.device.virtual.native import library
+from racegate.device.virtual.native import library, wheels
 from racegate.order.native.errors import BadInput
 from repository import ROOT
 
@@ -58,7 +56,7 @@ class TestTheBuild:
             return subprocess.CompletedProcess(command, 0, "", "")
 
         monkeypatch.setattr(subprocess, "run", note)
-        hook = hooks().CoreHook(str(ROOT), {}, None, None, str(folder), "wheel")
+        hook = wheels.CoreHook(str(ROOT), {}, None, None, str(folder), "wheel")
         data: dict[str, Any] = {"force_include": {}}
         hook.initialize(version, data)
         return data
@@ -90,12 +88,3 @@ class TestTheBuild:
         monkeypatch.setenv("RACEGATE_WHEEL", "riscv64")
         with pytest.raises(ValueError, match="there are wheels for x86_64 and aarch64"):
             self.built(monkeypatch, tmp_path, "standard")
-
-
-def hooks() -> ModuleType:
-    """The build hook, which is no part of the package."""
-    spec = importlib.util.spec_from_file_location("hatch_build", ROOT / "hatch_build.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module

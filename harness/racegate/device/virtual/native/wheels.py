@@ -14,8 +14,9 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import cast
 
+from hatchling.builders.config import BuilderConfig
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 WHEEL = "RACEGATE_WHEEL"
@@ -23,10 +24,10 @@ MACHINES = ("x86_64", "aarch64")
 GLIBC = (2, 17)
 
 
-class CoreHook(BuildHookInterface):
+class CoreHook(BuildHookInterface[BuilderConfig]):
     """Compiles the core into the wheel of a machine."""
 
-    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+    def initialize(self, version: str, build_data: dict[str, object]) -> None:
         """See hatchling. Raises ValueError for a machine that is not known, RuntimeError where the
         core does not compile.
         """
@@ -52,7 +53,8 @@ class CoreHook(BuildHookInterface):
         if done.returncode:
             raise RuntimeError(f"the core does not compile for {target}:\n{done.stderr}")
         place = library.NATIVE.relative_to(Path(self.root) / "harness") / out.name
-        build_data["force_include"][str(out)] = place.as_posix()
+        forced = cast(dict[str, str], build_data["force_include"])
+        forced[str(out)] = place.as_posix()
         build_data["pure_python"] = False
         build_data["tag"] = f"py3-none-manylinux_{GLIBC[0]}_{GLIBC[1]}_{machine}"
 
