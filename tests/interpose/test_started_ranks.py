@@ -5,6 +5,8 @@ from __future__ import annotations
 import textwrap
 from pathlib import Path
 
+import pytest
+
 from cuda_torch import needs_cuda_torch
 from racegate.history.finding import FindingKind
 from racegate.interpose.errors import ExitCode
@@ -122,15 +124,19 @@ def test_a_process_that_is_ended_before_it_has_told_is_no_pass(
 
 SERVED = """
     import multiprocessing as mp
-    import torch
+    # head
 
     def work(number):
+        import torch
+
         staged = torch.empty(4, pin_memory=True)
         landed = torch.full((4,), float(number), device="cuda")
         staged.copy_(landed, non_blocking=True)
         return staged.sum().item()
 
     if __name__ == "__main__":
+        import torch
+
         torch.ones(4, device="cuda").sum().item()
         with mp.get_context("forkserver").Pool(1) as pool:
             print(pool.map(work, [1, 2]))
@@ -139,11 +145,12 @@ SERVED = """
 """
 
 
+@pytest.mark.parametrize("head", ["import torch", ""], ids=["before it begins", "at work"])
 def test_a_process_of_a_fork_server_tells_what_it_found(
-    device: DeviceServer, tmp_path: Path
+    device: DeviceServer, tmp_path: Path, head: str
 ) -> None:
-    """It ends by `os._exit`, behind what multiprocessing runs."""
-    found = judged(device, tmp_path, SERVED, ())
+    """It ends by `os._exit`, behind what multiprocessing runs. head: where it imports torch"""
+    found = judged(device, tmp_path, SERVED.replace("# head", head), ())
     assert found.shown.ending is Ending.FINISHED, found.shown.message
     assert found.unmet == ()
     (race,) = found.races

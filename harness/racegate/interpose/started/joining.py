@@ -39,7 +39,8 @@ def join_run() -> None:
     failures = _told_failures()
     atexit.register(_finish, child, failures)
     # A process of multiprocessing's fork server ends without that: with what multiprocessing itself
-    # runs at the end, which is not asked for before the process has begun.
+    # runs at the end, which it forgets when the process begins, behind or before this import.
+    _finish_behind_work(failures, child)
     register_after_fork(child, partial(_finish_behind_work, failures))
 
 
