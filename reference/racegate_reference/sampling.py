@@ -17,7 +17,7 @@ class Draw(msgspec.Struct, frozen=True):
 
     margin: for a greedy float decision the distance to the second highest logit, for a random one
     the distance of the uniform number to the nearest boundary of its interval; infinite in exact,
-    and for a greedy decision that the grammar leaves no choice.
+    and for a decision that the grammar leaves no choice.
     """
 
     token: int
@@ -87,7 +87,9 @@ def _draw_shares(shares: Array, uniform: float) -> Draw:
     # The last token has no upper boundary: it also takes what rounding leaves above the sum.
     boundaries = np.cumsum(shares)[:-1]
     token = int(np.searchsorted(boundaries, uniform, side="right"))
-    return Draw(token, float(np.min(np.abs(boundaries - uniform))))
+    # A boundary at 0 is exact: below it stand only tokens without a share.
+    near = np.abs(boundaries[boundaries > 0.0] - uniform)
+    return Draw(token, float(near.min(initial=np.inf)))
 
 
 def draft_weights_of(logits: Array, temperature: float) -> Array:

@@ -19,7 +19,7 @@ from racegate_reference.engine import run_reference
 from racegate_reference.model import build_model
 from racegate_reference.paths import Path
 from racegate_reference.recompute import recompute
-from racegate_reference.sampling import constrain, draw_token, greedy, number_at, weights_of
+from racegate_reference.sampling import Draw, constrain, draw_token, greedy, number_at, weights_of
 from reference_runs import observed
 from reference_scenarios import SMALL, model_specs, request, scenario, scenarios
 from support import JUDGED
@@ -87,6 +87,12 @@ def test_in_float_it_is_drawing_from_the_allowed_alone(
     else:
         alone = draw_token(np.array(logits)[allowed], number=number, temperature=temperature)
         assert draw.token == allowed[alone.token]
+
+
+@given(number=st.integers(0, 2**32 - 1))
+def test_tokens_without_a_share_make_no_decision_close(number: int) -> None:
+    constrained = constrain(np.array([1.0, 2.0]), previous=0, modulus=2)
+    assert draw_token(constrained, number=number, temperature=0.7) == Draw(1, np.inf)
 
 
 @given(
