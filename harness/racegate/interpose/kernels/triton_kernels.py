@@ -21,16 +21,16 @@ from racegate.interpose.kernels.interpreted.accesses import (
     Noted,
     ranges_of,
 )
-from racegate.interpose.kernels.interpreted.arguments import type_floats
 from racegate.interpose.kernels.interpreted.bounds import OutsideError, given_memory
 from racegate.interpose.kernels.interpreted.dependent import DependentLaunches
 from racegate.interpose.kernels.interpreted.lanes import judge_lanes
 from racegate.interpose.kernels.interpreted.language import (
-    CachedInspect,
     as_compiled,
     is_word_of_kernel,
+    look_over_once,
     prefer_numbers,
     settle_grid,
+    type_floats,
 )
 from racegate.interpose.kernels.interpreted.libdevice import compute_extern
 from racegate.interpose.kernels.interpreted.noting import AccessWatch, uses_atomics
@@ -141,7 +141,7 @@ class TritonKernels:
                 "gdc_launch_dependents": self._notes.note_trigger,
             },
         )
-        interpreter.inspect = CachedInspect()  # type: ignore[attr-defined]
+        look_over_once(interpreter)
         executor._init_args_hst = lambda _, args, kwargs: self._to_cpu(args, kwargs)
         executor._restore_args_dev = lambda *args: None
 
@@ -229,13 +229,14 @@ class TritonKernels:
         noted: list[Noted] = []
         is_judged = self._session.is_recording
         notes.begin(noted, is_judged=is_judged, may_turn=kernel.may_turn, bounds=bounds)
+        has_ended = False
         try:
             result = run()
-        except Exception:
-            self._tell(kernel, races_beyond(notes.beyond))
-            raise
+            has_ended = True
         finally:
             notes.end()
+            if not has_ended:
+                self._tell(kernel, races_beyond(notes.beyond))
         reads, writes = ranges_of(noted, is_write=False), ranges_of(noted, is_write=True)
         if memo is not None and call is not None:
             loaded = ranges_of(notes.atomics, is_write=True)

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -62,6 +63,22 @@ def as_compiled(
         return scope
 
     return patch
+
+
+def type_floats(interpreter: ModuleType) -> None:
+    """interpreter: triton.runtime.interpreter. A float is a float32 of the kernel, as compiled: it
+    has a type and methods, and what it meets is promoted by them.
+    """
+    plain = interpreter._implicit_cvt
+    tl: Any = interpreter.tl
+
+    def typed(argument: Any) -> Any:
+        if not isinstance(argument, float):
+            return plain(argument)
+        handle = interpreter.TensorHandle(np.array([argument], dtype=np.float32), tl.float32)
+        return tl.tensor(handle, tl.float32)
+
+    interpreter._implicit_cvt = typed  # type: ignore[attr-defined]
 
 
 _ARITHMETIC = (
@@ -125,9 +142,12 @@ def settle_grid(
     }
 
 
-class CachedInspect:
+def look_over_once(interpreter: Any) -> None:
     """The interpreter looks over the whole language at every launch: it has the same members."""
+    interpreter.inspect = _Inspect()
 
+
+class _Inspect:
     def __init__(self) -> None:
         self.getmembers: Any = cache(inspect.getmembers)
 
