@@ -15,6 +15,7 @@ from racegate.faults import (
     staging,
     states,
     streams,
+    tiers,
 )
 from racegate.faults.fault import Fault
 from racegate.scenario.errors import BadInputError
@@ -34,6 +35,7 @@ CAUSES: dict[str, tuple[Fault, ...]] = {
     "slots": slots.FAULTS,
     "cascade": staging.COMMON_PREFIX,
     "ranks": ranks.FAULTS,
+    "tiers": tiers.FAULTS,
 }
 
 FAULTS: tuple[Fault, ...] = tuple(

@@ -1,5 +1,5 @@
-"""What carries prefixes between the tiers, and who waits for whom: streams, a thread that copies, or
-a NIC. docs/mechanism.md#carriers.
+"""What carries prefixes between the tiers, and who waits for whom: streams, a thread that copies,
+or a NIC. docs/mechanism.md#carriers.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Cache mode offload: prefixes go to host memory and come back, on whatever carries them (carriers).
+"""Cache mode offload: prefixes go to host memory and come back, by what carries them (carriers).
 DEFINITION section 5, offload; docs/mechanism.md#columns.
 
 The store is addressed by content: what a prefix holds follows from its key. The scheduler says
