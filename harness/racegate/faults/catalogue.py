@@ -15,7 +15,6 @@ from racegate.faults import (
     staging,
     states,
     streams,
-    tiers,
 )
 from racegate.faults.fault import Fault
 from racegate.scenario.errors import BadInputError
@@ -35,7 +34,7 @@ CAUSES: dict[str, tuple[Fault, ...]] = {
     "slots": slots.FAULTS,
     "cascade": staging.COMMON_PREFIX,
     "ranks": ranks.FAULTS,
-    "tiers": tiers.FAULTS,
+    "tiers": streams.TIERS,
 }
 
 FAULTS: tuple[Fault, ...] = tuple(

@@ -17,7 +17,7 @@ from racegate.scenario.settings import (
     DrafterKind,
     DraftSampling,
     LayerKind,
-    Transfers,
+    TransferMode,
 )
 from racegate.scenario.spec import OwnScenario
 from racegate.scenario.strict import StrictStruct
@@ -115,10 +115,10 @@ def _nothing_attends(scenario: OwnScenario) -> _Ruling | None:
 
 def _nothing_leaves(scenario: OwnScenario) -> _Ruling | None:
     engine = scenario.engine
-    if engine.cache_mode is CacheMode.OFFLOAD or engine.transfers is Transfers.STREAMS:
+    if engine.cache_mode is CacheMode.OFFLOAD or engine.transfers is TransferMode.STREAMS:
         return None
     because = f"cache mode {engine.cache_mode} leaves prefixes where they are"
-    return _Ruling("transfers", Transfers.STREAMS, because)
+    return _Ruling("transfers", TransferMode.STREAMS, because)
 
 
 # In this order: what one settles, the next ones find settled.

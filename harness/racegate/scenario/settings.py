@@ -111,7 +111,7 @@ class CacheMode(StrEnum):
         return self in (CacheMode.ALIGN, CacheMode.ALL)
 
 
-class Transfers(StrEnum):
+class TransferMode(StrEnum):
     """What carries prefixes to host memory and back. thread: a thread that copies, and waits for
     events itself; nic: what waits for nothing, so that the host posts in time and asks when it is
     done. In both the host confirms each transfer late: when its blocks are needed.
@@ -258,7 +258,7 @@ class EngineSpec(StrictStruct, frozen=True, kw_only=True):
     drafter: DrafterKind = DrafterKind.SCRIPTED
     draft_sampling: DraftSampling = DraftSampling.GREEDY
     cache_mode: CacheMode = CacheMode.NONE
-    transfers: Transfers = Transfers.STREAMS
+    transfers: TransferMode = TransferMode.STREAMS
     rows_max: int = 8
     tokens_per_step_max: int = 64
     prefill_chunk_max: int = 64

@@ -14,11 +14,11 @@ from racegate.engine.state.blocks import Key
 from racegate.engine.state.lanes import Lane
 from racegate.engine.state.plan import StepPlan
 from racegate.engine.state.setup import Setup
-from racegate.scenario.settings import Transfers
+from racegate.scenario.settings import TransferMode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Saving:
+class StepSave:
     """A step's saves. keys: of what is saved; blocks, state_blocks: those that are read"""
 
     keys: frozenset[Key]
@@ -50,7 +50,7 @@ class Carrier(Protocol):
         """From here on saves are behind the event."""
         ...
 
-    def end_save(self, saving: Saving, *, step: int) -> None:
+    def end_save(self, saving: StepSave, *, step: int) -> None:
         """The step's saves are issued."""
         ...
 
@@ -63,7 +63,7 @@ class Carrier(Protocol):
         ...
 
 
-class Streams:
+class StreamCarrier:
     """Streams that wait for each other: the host never does."""
 
     def __init__(self, setup: Setup) -> None:
@@ -80,7 +80,7 @@ class Streams:
         """The save stream waits."""
         self._device.wait_stream(self.saving, computed, edges.SAVE_AFTER_FORWARD, step=step)
 
-    def end_save(self, saving: Saving, *, step: int) -> None:
+    def end_save(self, saving: StepSave, *, step: int) -> None:
         """One event stands for all saves until then."""
         self._device.record(self.saving, self._saved)
 
@@ -94,13 +94,13 @@ class Streams:
         self._device.wait_stream(self._compute, self._loaded, edges.FORWARD_AFTER_LOAD, step=step)
 
 
-class Unconfirmed:
+class UnconfirmedSaves:
     """Saves that nobody has waited for, each with its completion."""
 
     def __init__(self) -> None:
-        self._savings: list[tuple[Saving, Event]] = []
+        self._savings: list[tuple[StepSave, Event]] = []
 
-    def add(self, saving: Saving, done: Event) -> None:
+    def add(self, saving: StepSave, done: Event) -> None:
         """One more."""
         self._savings.append((saving, done))
 
@@ -111,13 +111,13 @@ class Unconfirmed:
         return [done for _, done in needed]
 
 
-class CopyThread:
+class ThreadCarrier:
     """A thread takes jobs one after the other, waits for their events and copies. Nothing on the
     device waits for it: the host does, before it issues what needs a transfer.
     """
 
     def __init__(
-        self, setup: Setup, unconfirmed: Unconfirmed, *, loading: Lane, saving: Lane
+        self, setup: Setup, unconfirmed: UnconfirmedSaves, *, loading: Lane, saving: Lane
     ) -> None:
         self._device = setup.device
         self.loading, self.saving = self._device.stream(loading), self._device.stream(saving)
@@ -133,7 +133,7 @@ class CopyThread:
         """The thread waits."""
         self._device.wait_stream(self.saving, computed, edges.SAVE_AFTER_FORWARD, step=step)
 
-    def end_save(self, saving: Saving, *, step: int) -> None:
+    def end_save(self, saving: StepSave, *, step: int) -> None:
         """Their completion is asked for when it is needed."""
         done = self._device.event(f"prefix_saved@{step}")
         self._device.record(self.saving, done)
@@ -149,7 +149,7 @@ class CopyThread:
         self._device.wait_host(self._loaded, edges.LOAD_CONFIRMED, step=step)
 
 
-class Nic(CopyThread):
+class NicCarrier(ThreadCarrier):
     """A NIC reads and writes registered memory as soon as it is told, on a queue for each way."""
 
     def begin_save(self, computed: Event, *, step: int) -> None:
@@ -161,12 +161,12 @@ class Nic(CopyThread):
         self._device.wait_host(ready, edges.LOAD_POSTED, step=step)
 
 
-def make_carrier(setup: Setup, unconfirmed: Unconfirmed) -> Carrier:
+def make_carrier(setup: Setup, unconfirmed: UnconfirmedSaves) -> Carrier:
     """What the scenario asks for."""
     match setup.scenario.engine.transfers:
-        case Transfers.STREAMS:
-            return Streams(setup)
-        case Transfers.THREAD:
-            return CopyThread(setup, unconfirmed, loading=Lane.COPIER, saving=Lane.COPIER)
-        case Transfers.NIC:
-            return Nic(setup, unconfirmed, loading=Lane.LOAD, saving=Lane.SAVE)
+        case TransferMode.STREAMS:
+            return StreamCarrier(setup)
+        case TransferMode.THREAD:
+            return ThreadCarrier(setup, unconfirmed, loading=Lane.COPIER, saving=Lane.COPIER)
+        case TransferMode.NIC:
+            return NicCarrier(setup, unconfirmed, loading=Lane.LOAD, saving=Lane.SAVE)

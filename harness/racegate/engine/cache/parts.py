@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from racegate.engine.cache.align_cache import AlignCache
 from racegate.engine.cache.all_cache import AllCache
-from racegate.engine.cache.carriers import Unconfirmed
+from racegate.engine.cache.carriers import UnconfirmedSaves
 from racegate.engine.cache.fresh_blocks import FreshBlocks
 from racegate.engine.cache.pools import Pools
 from racegate.engine.model.model import Model
@@ -24,4 +24,4 @@ class CacheParts:
     align_cache: Callable[[Setup, Model], AlignCache] = AlignCache
     all_cache: Callable[[Setup, Model], AllCache] = AllCache
     fresh_blocks: Callable[[Setup, Pools], FreshBlocks] = FreshBlocks
-    unconfirmed: Callable[[], Unconfirmed] = Unconfirmed
+    unconfirmed: Callable[[], UnconfirmedSaves] = UnconfirmedSaves

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from racegate.device.protocol import DeviceBuffer, HostBuffer
-from racegate.engine.cache.carriers import Carrier, Saving
+from racegate.engine.cache.carriers import Carrier, StepSave
 from racegate.engine.cache.pools import Pools
 from racegate.engine.state.blocks import Key, keyed
 from racegate.engine.state.plan import PlanEntry, StepPlan
@@ -99,7 +99,7 @@ class PrefixStore:
         for key, entry in new.items():
             self._prefixes[key] = self._save(entry, len(key) - 1, step)
         places = [self._place(entry, len(key) - 1) for key, entry in new.items()]
-        saving = Saving(
+        saving = StepSave(
             keys=frozenset(new),
             blocks=frozenset(block for blocks, _ in places for block in blocks),
             state_blocks=frozenset(state_block for _, state_block in places),

@@ -12,7 +12,7 @@ from racegate.device.masks import mask_of
 from racegate.engine.state.plan import PlanEntry, StepPlan
 from racegate.engine.state.request_state import RequestState
 from racegate.engine.state.view import BatchShape, PrevStep, StepView
-from racegate.scenario.settings import EngineSpec, Transfers
+from racegate.scenario.settings import EngineSpec, TransferMode
 
 
 def view_step(
@@ -31,7 +31,7 @@ def view_step(
     # Bit 0 is the null block: a migration kernel looks at it for rows that do not move.
     state_blocks = mask_of([block for entry in entries for block in entry.state_blocks])
     written, state_written = blocks, state_blocks
-    if engine.transfers is not Transfers.STREAMS:
+    if engine.transfers is not TransferMode.STREAMS:
         written, state_written = _written(entries, engine)
     query_start = np.zeros(len(rows) + 1, np.int32)
     np.cumsum(tokens, out=query_start[1:])

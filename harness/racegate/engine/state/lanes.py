@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from racegate.scenario.settings import CacheMode, Layout, Planning, Transfers
+from racegate.scenario.settings import CacheMode, Layout, Planning, TransferMode
 from racegate.scenario.spec import OwnScenario
 
 
@@ -40,7 +40,7 @@ def lanes_of_rank(scenario: OwnScenario) -> tuple[str, ...]:
     if scenario.engine.planning is Planning.SIDE_STREAM:
         lanes.append(Lane.PLAN)
     if scenario.engine.cache_mode is CacheMode.OFFLOAD:
-        is_thread = scenario.engine.transfers is Transfers.THREAD
+        is_thread = scenario.engine.transfers is TransferMode.THREAD
         lanes += [Lane.COPIER] if is_thread else [Lane.LOAD, Lane.SAVE]
     if any(request.grammar_modulus for request in scenario.requests):
         lanes.append(Lane.DRAFTS)
