@@ -256,7 +256,7 @@ class PossibleEdges:
                 yield self._moving(late, frame, depth, waiter)
 
     def _record_stream(self, race: Race, stack: Stack) -> Iterator[SourceEdge]:
-        """Where the memory was used, or where the next tensor gets it: a loop asked for it there."""
+        """Where the memory was used, or where the next tensor gets it: a loop asks for it there."""
         if race.hazard is not Hazard.REUSE:
             return
         for depth, frame in enumerate(stack):
