@@ -178,27 +178,29 @@ class ForkedRuns:
 
     def _stand(self, path: _Path, state: GraphState, stepper: Stepper) -> None:
         """Puts the site where a run is that has come by a path, and keeps a way back to where
-        runs part.
+        runs part: of a depth-first search any place may be that.
         """
         if self._at is not state:
             self._go_back(path, state, stepper)
-        if state.transitions:
+        if state.transitions or isinstance(stepper, PathStepper):
             self._fork(state)
 
     def _go_back(self, path: _Path, state: GraphState, stepper: Stepper) -> None:
         """To the last checkpoint on the path, and from there as before."""
         begin = len(path)
         passed = [*(before for before, _ in path), state]
+        is_deep = isinstance(stepper, PathStepper)
+        if is_deep:
+            # What lies beside the path of a depth-first search it has left for good.
+            self._forks = {one: self._forks[one] for one in passed if one in self._forks}
         while begin and passed[begin] not in self._forks:
             begin -= 1
         if fork := self._forks.get(passed[begin]):
             fork.checkpoint.restore()
             self._site = fork.site
             self.forked += 1
-        partings = stepper.partings if isinstance(stepper, PathStepper) else ()
-        for place in range(begin, len(path)):
-            before, transition = path[place]
-            if any(before.taken <= parting < transition.end.taken for parting in partings):
+        for before, transition in path[begin:]:
+            if is_deep:
                 self._fork(before)
             self._repeat(before, transition)
 
@@ -253,7 +255,8 @@ class ForkedRuns:
             return
         roots = (site.engine, site.device, site.probe)
         observed = site.probe.observations()
-        frozen = (*self._subject.constants, *observed, self._memo, site.relay)
+        known = (site.device.backend, self._memo, site.relay)
+        frozen = (*self._subject.constants, *observed, *known)
         try:
             self._forks[state] = _Fork(site, Checkpoint(roots, frozen=frozen))
         except CheckpointError as error:

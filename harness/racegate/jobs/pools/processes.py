@@ -11,7 +11,7 @@ import os
 import pickle
 import signal
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from multiprocessing.connection import Connection, wait
@@ -115,7 +115,7 @@ def _serve(make: bytes, number: int, pipe: Connection, signs: ctypes.c_uint64) -
     gc.disable()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_driver, daemon=True).start()
-    made: list[Worker[T, R]] = []
+    made: list[Worker[object, object]] = []
 
     def start() -> Ready:
         made.append(pickle.loads(make)(number))
@@ -128,16 +128,15 @@ def _serve(make: bytes, number: int, pipe: Connection, signs: ctypes.c_uint64) -
     pipe.send(said_of(start))
     if not made:
         return
-    tasks: Iterator[Task[T]] = iter(partial(_next_task, pipe), None)
-    for task in tasks:
+    for task in iter(partial(_next_task, pipe), None):
         pipe.send(said_of(partial(worked, made[0], task.content, say_alive)))
     pipe.send(said_of(made[0].end))
 
 
-def _next_task(pipe: Connection) -> Task[T] | None:
+def _next_task(pipe: Connection) -> Task[object] | None:
     """None if there are no more. Ends the process if the driver is gone."""
     try:
-        task: Task[T] | None = pipe.recv()
+        task: Task[object] | None = pipe.recv()
     except EOFError:
         raise SystemExit(1) from None
     return task
