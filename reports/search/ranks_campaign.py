@@ -33,8 +33,8 @@ from racegate.jobs.generated import drawn
 from racegate.scenario.untrusted.files import write_json
 
 WITNESSES = Path(__file__).parents[2] / "scenarios" / "witnesses"
-EACH, DRAWN_FOR_EACH = 500, 10_000
-WRITTEN_EVERY = 10
+EACH, DRAWN_FOR_EACH = 1000, 20_000
+WRITTEN_EVERY = 5
 
 
 @dataclass(slots=True, kw_only=True)
