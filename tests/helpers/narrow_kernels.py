@@ -128,8 +128,8 @@ def products() -> dict[str, Any]:
 def main() -> None:
     """Writes the results to the file that is named, with the versions that they are of."""
     if DEVICE == "cpu":
+        from racegate.interpose.kernels.interpreted.language import prefer_numbers
         from racegate.interpose.kernels.narrow_floats import compute_narrow_floats
-        from racegate.interpose.kernels.triton_kernels import prefer_numbers
 
         def refuse(what: str) -> NoReturn:
             raise SystemExit(f"refused: {what}")

@@ -238,9 +238,12 @@ def judged(device: DeviceServer, file: str) -> tuple[set[str], set[str], Outcome
 @pytest.mark.parametrize("file", ["kernels.py", "handing.py", "lanes.py", "outside.py"])
 def test_small_kernels_are_judged_right(device: DeviceServer, file: str) -> None:
     """Of each kernel that is wrong something is found, and nothing of its twin."""
-    names, found, _ = judged(device, file)
+    names, found, outcome = judged(device, file)
     assert found == {name for name in names if name.endswith("_wrong")}
     assert len(names) == 2 * len(found) >= 12
+    assert {
+        one.name: one.launches for one in outcome.kernels if one.name in names
+    } == dict.fromkeys(names, 1)
 
 
 @given(
@@ -354,16 +357,47 @@ def test_what_is_found_names_programs_and_lines(device: DeviceServer) -> None:
 @needs_cuda_torch
 def test_what_a_second_order_shows_changes_no_value(device: DeviceServer, tmp_path: Path) -> None:
     """The launch runs once more, from its last program on; the program sees the first run alone."""
-    script = tmp_path / "ticket.py"
-    script.write_text(TICKET)
-    outcome = device.run(Program((str(script),), timeout_s=120), Plan(), is_quiet=True)
+    outcome = ran(device, tmp_path, TICKET)
     assert outcome.message == ""
     assert outcome.not_seen[BY_ATOMICS] >= 1
 
 
-TICKET = """
-import torch, triton, triton.language as tl
+@needs_cuda_torch
+def test_what_loops_count_converts_and_the_largest_of_nan_has_a_place(
+    device: DeviceServer, tmp_path: Path
+) -> None:
+    assert ran(device, tmp_path, CONVERTED).message == ""
 
+
+def ran(device: DeviceServer, folder: Path, source: str) -> Outcome:
+    script = folder / "program.py"
+    script.write_text("import torch, triton, triton.language as tl\n" + source)
+    return device.run(Program((str(script),), timeout_s=120), Plan(), is_quiet=True)
+
+
+CONVERTED = """
+@triton.jit
+def offsets(y, B: tl.constexpr):
+    for i in range(1, -1, -1):
+        at = (i * B - 0).to(tl.int64) + tl.arange(0, B)
+        tl.store(y + at, at)
+
+@triton.jit
+def largest(x, y, B: tl.constexpr):
+    rows, columns = tl.arange(0, 2)[:, None], tl.arange(0, B)[None, :]
+    value, place = tl.max(tl.load(x + rows * B + columns), axis=1, return_indices=True)
+    tl.store(y + tl.arange(0, 2), place)
+
+y = torch.zeros(8, device="cuda", dtype=torch.int64)
+offsets[(1,)](y, B=4)
+assert y.tolist() == list(range(8))
+x = torch.full((2, 4), torch.nan)
+x[1] = torch.tensor([1, torch.nan, 3, 2])
+largest[(1,)](x.cuda(), y, B=4)
+assert 0 <= y[0] < 4 and y[1] == 2
+"""
+
+TICKET = """
 @triton.jit
 def ticket(y, total, count):
     me = tl.program_id(0)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from racegate.interpose.kernels.interpreted.accesses import noted_addresses, ranges_of
-from racegate.interpose.kernels.triton_kernels import as_compiled, settle_grid
+from racegate.interpose.kernels.interpreted.language import as_compiled, settle_grid
 
 
 def kernel(source: Any, table: Any, count: int, BLOCK: int = 4) -> None:
@@ -54,15 +54,15 @@ def test_a_kernel_may_call_the_language_by_names_of_its_own_and_convert_what_it_
     )
     module = ModuleType("kernels_of_others")
     module.power = exp  # type: ignore[attr-defined]
-    source = "def kernel():\n    return power(1), [i.to('int64') for i in range(1, 3)]\n"
+    source = "def kernel():\n    return power(1), [(4 * i - 3).to('int64') for i in range(1, 3)]\n"
     exec(source, vars(module))
     monkeypatch.setitem(sys.modules, module.__name__, module)
     interpreter = SimpleNamespace(tl=language, _patch_lang=lambda fn: Scope())
     as_compiled(interpreter, {})(module.kernel)
     language.exp = lambda value: f"interpreted {value}"
-    counted = [((), 1, "int64"), ((), 2, "int64")]
-    assert module.kernel() == ("interpreted 1", counted)
-    assert [i.to("int64") for i in language.range(1, 3, num_stages=2)] == counted
+    assert module.kernel() == ("interpreted 1", [((), 1, "int64"), ((), 5, "int64")])
+    counted = [i.to("int64") for i in language.range(1, 3, num_stages=2)]
+    assert counted == [((), 1, "int64"), ((), 2, "int64")]
 
 
 def test_a_mask_of_integers_chooses_as_one_of_booleans_does() -> None:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
-import os
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache, partial
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -18,17 +15,24 @@ from racegate.interpose.device.graphs import Graphs
 from racegate.interpose.device.library import Library
 from racegate.interpose.device.session import Session
 from racegate.interpose.kernels.aliases import NoMemory, alias_of, bytes_of, tensors_in
-from racegate.interpose.kernels.interpreted.accesses import LaunchJudged, Noted, ranges_of
-from racegate.interpose.kernels.interpreted.arguments import type_floats
+from racegate.interpose.kernels.interpreted.accesses import (
+    LaunchJudged,
+    LaunchRace,
+    Noted,
+    ranges_of,
+)
 from racegate.interpose.kernels.interpreted.bounds import OutsideError, given_memory
 from racegate.interpose.kernels.interpreted.dependent import DependentLaunches
 from racegate.interpose.kernels.interpreted.lanes import judge_lanes
-from racegate.interpose.kernels.interpreted.libdevice import (
-    compute_extern,
-    is_libdevice,
-    is_of_libdevice,
-    own_functions,
+from racegate.interpose.kernels.interpreted.language import (
+    as_compiled,
+    is_word_of_kernel,
+    look_over_once,
+    prefer_numbers,
+    settle_grid,
+    type_floats,
 )
+from racegate.interpose.kernels.interpreted.libdevice import compute_extern
 from racegate.interpose.kernels.interpreted.noting import AccessWatch, uses_atomics
 from racegate.interpose.kernels.interpreted.programs import judge_programs, races_beyond
 from racegate.interpose.kernels.interpreted.reductions import combine_slices
@@ -137,7 +141,7 @@ class TritonKernels:
                 "gdc_launch_dependents": self._notes.note_trigger,
             },
         )
-        interpreter.inspect = _Inspect()  # type: ignore[attr-defined]
+        look_over_once(interpreter)
         executor._init_args_hst = lambda _, args, kwargs: self._to_cpu(args, kwargs)
         executor._restore_args_dev = lambda *args: None
 
@@ -187,8 +191,9 @@ class TritonKernels:
                 again = partial(run, args, kwargs)
                 bounds = given_memory((*args, *kwargs.values()))
                 result, reads, writes = self._run(kernel, again, call, bounds)
-                self._follow(kernel, stream, begins_early=bool(kwargs.get("launch_pdl")))
-                self._judge(kernel, again, warps=kwargs.get("num_warps") or _WARPS)
+                known = races_beyond(self._notes.beyond)
+                known += self._follow(kernel, stream, begins_early=bool(kwargs.get("launch_pdl")))
+                self._judge(kernel, again, known, warps=kwargs.get("num_warps") or _WARPS)
             session.issue(kind, stream, reads, writes, None)
             self._dependent.issued(stream, self._last_on(stream))
             return result
@@ -224,27 +229,28 @@ class TritonKernels:
         noted: list[Noted] = []
         is_judged = self._session.is_recording
         notes.begin(noted, is_judged=is_judged, may_turn=kernel.may_turn, bounds=bounds)
+        has_ended = False
         try:
             result = run()
+            has_ended = True
         finally:
             notes.end()
-            if notes.beyond and self._on_launch is not None:
-                races = tuple(races_beyond(notes.beyond))
-                self._on_launch(LaunchJudged(kernel.name, kernel.place, 0, races, 0))
+            if not has_ended:
+                self._tell(kernel, races_beyond(notes.beyond))
         reads, writes = ranges_of(noted, is_write=False), ranges_of(noted, is_write=True)
         if memo is not None and call is not None:
             loaded = ranges_of(notes.atomics, is_write=True)
             memo.end(call, reads, merged((*reads, *loaded)), writes)
         return result, reads, writes
 
-    def _follow(self, kernel: _Kernel, stream: int, *, begins_early: bool) -> None:
-        """Judges a launch beside those that may still run when it begins."""
+    def _follow(
+        self, kernel: _Kernel, stream: int, *, begins_early: bool
+    ) -> tuple[LaunchRace, ...]:
+        """What a launch races with of those that may still run when it begins."""
         is_plain = not (begins_early or self._notes.has_triggered())
         launch = self._notes.phases(kernel.name, () if is_plain else self._session.stack())
         number = self._last_on(stream)
-        races = self._dependent.judge(stream, number, launch, begins_early=begins_early)
-        if races and self._on_launch is not None:
-            self._on_launch(LaunchJudged(kernel.name, kernel.place, 0, races, 0))
+        return self._dependent.judge(stream, number, launch, begins_early=begins_early)
 
     def _memory(self) -> Ranges:
         """All that the device reaches."""
@@ -255,13 +261,17 @@ class TritonKernels:
         session, lanes = self._session, self._session.recorder.lanes
         return lanes.number(lanes.of(session.thread_lane(), session.stream_lane(stream)))
 
-    def _judge(self, kernel: _Kernel, run: Callable[[], Any], *, warps: int) -> None:
-        """Whether two accesses race in the launch that has just run."""
+    def _judge(
+        self, kernel: _Kernel, run: Callable[[], Any], known: Sequence[LaunchRace], *, warps: int
+    ) -> None:
+        """Whether two accesses race in the launch that has just run. known: what was found in it
+        before
+        """
         touches, not_seen = self._notes.take(), self._session.not_seen
         if not touches or self._on_launch is None:
             return
         found, lanes = judge_programs(touches, warps), judge_lanes(touches, warps)
-        races, untold = [*found.races, *lanes.races], found.untold
+        races, untold = [*known, *found.races, *lanes.races], found.untold
         if kernel.may_turn and found.ordered:
             try:
                 turned = judge_programs(self._notes.turned(run), warps)
@@ -276,10 +286,15 @@ class TritonKernels:
             if count:
                 not_seen[what] += count
         programs = len({touch.program for touch in touches})
-        judged = LaunchJudged(
-            kernel.name, kernel.place, programs, tuple(races), untold + lanes.untold
-        )
-        self._on_launch(judged)
+        self._tell(kernel, races, programs=programs, untold=untold + lanes.untold)
+
+    def _tell(
+        self, kernel: _Kernel, races: Sequence[LaunchRace], *, programs: int = 0, untold: int = 0
+    ) -> None:
+        """programs: that touched memory in a launch that came to its end"""
+        if (races or programs) and self._on_launch is not None:
+            judged = LaunchJudged(kernel.name, kernel.place, programs, tuple(races), untold)
+            self._on_launch(judged)
 
     def _to_cpu(self, args: Any, kwargs: Any) -> tuple[list[Any], dict[str, Any]]:
         def alias(value: Any) -> Any:
@@ -297,98 +312,3 @@ def _kernel_of(executor: Any) -> _Kernel:
     place = ("", 0, "") if code is None else (code.co_filename, code.co_firstlineno, code.co_name)
     name = getattr(executor.fn, "__name__", "?")
     return _Kernel(name, place, uses_atomics(executor.fn))
-
-
-def as_compiled(
-    interpreter: Any, instructions: Mapping[str, Callable[..., Any]]
-) -> Callable[[Any], Any]:
-    """What compiled kernels may do and interpreted ones may not: returns what takes the place of
-    `_patch_lang`.
-
-    The interpreter puts its own operations into the language's module for each launch: a kernel
-    whose module has given one a name of its own (`exp = tl.exp`) is made to look it up there. What
-    a loop counts can be converted, and NVIDIA's own functions compute. instructions: by name, what
-    takes the place of those that the interpreter does not know.
-    """
-    plain, language = interpreter._patch_lang, interpreter.tl
-    libdevice = own_functions(interpreter)
-
-    class Index(int):
-        def to(self, dtype: Any) -> Any:
-            return language.full((), int(self), dtype)
-
-    def counted(*ends: Any, **_: Any) -> Iterator[Index]:
-        return map(Index, range(*map(int, ends)))
-
-    def looked_up(name: str) -> Callable[..., Any]:
-        return lambda *args, **kwargs: getattr(language, name)(*args, **kwargs)
-
-    def patch(fn: Any) -> Any:
-        for alias, value in list(fn.__globals__.items()):
-            if language.core.is_builtin(value) and hasattr(language, value.__name__):
-                fn.__globals__[alias] = looked_up(value.__name__)
-            elif is_libdevice(value):
-                fn.__globals__[alias] = libdevice
-            elif is_of_libdevice(value):
-                fn.__globals__[alias] = getattr(libdevice, value.__name__)
-            elif getattr(value, "__module__", "") == "triton.language.extra.cuda.gdc":
-                fn.__globals__[alias] = instructions[value.__name__]
-        scope = plain(fn)
-        module = sys.modules.get(fn.__module__)
-        if scope is not None:
-            scope.set_attr(language.extra, "libdevice", libdevice)
-            scope.set_attr(language.extra.cuda, "libdevice", libdevice)
-            for name, instruction in instructions.items():
-                scope.set_attr(language.extra.cuda, name, instruction)
-            for owner in filter(None, (language, module)):
-                scope.set_attr(owner, "range", counted)
-        return scope
-
-    return patch
-
-
-def is_word_of_kernel(error: BaseException | None) -> bool:
-    """Whether the kernel's own assertion failed, and not one inside the interpreter."""
-    if not isinstance(error, AssertionError):
-        return False
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    if trace is None:
-        return True
-    code, folder = trace.tb_frame.f_code, os.path.dirname(sys.modules["triton"].__file__ or "")
-    return "assert" in code.co_name or not code.co_filename.startswith(os.path.join(folder, ""))
-
-
-def prefer_numbers(builder: Any) -> None:
-    """The maximum of a number and NaN is the number, as compiled: up to Triton 3.6 it was NaN."""
-    builder.create_maxnumf = lambda self, x, y: self.binary_op(x, y, np.fmax)
-    builder.create_minnumf = lambda self, x, y: self.binary_op(x, y, np.fmin)
-
-
-def settle_grid(
-    executor: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Asks a grid that is a function for its sizes, and returns the arguments as it leaves them: it
-    may exchange some, and the interpreter would ask it when they are no tensors any more.
-    """
-    if not callable(executor.grid):
-        return args, kwargs
-    names = inspect.getfullargspec(executor.fn).args
-    known = {name: value for name, value in kwargs.items() if name in names}
-    named = inspect.getcallargs(executor.fn, *args, **known)
-    executor.grid = executor.grid(named)
-    return tuple(named[name] for name in names[: len(args)]), {
-        **kwargs,
-        **{name: named[name] for name in names[len(args) :]},
-    }
-
-
-class _Inspect:
-    """The interpreter looks over the whole language at every launch: it has the same members."""
-
-    def __init__(self) -> None:
-        self.getmembers: Any = cache(inspect.getmembers)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(inspect, name)

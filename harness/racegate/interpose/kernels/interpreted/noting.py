@@ -95,7 +95,7 @@ class AccessWatch:
 
     def take(self) -> list[ProgramAccess]:
         """What the last launch did by program; nothing is left."""
-        taken, self.touches = self.touches, []
+        taken, self.touches, self.beyond = self.touches, [], []
         self._waits, self._triggers = {}, {}
         return taken
 

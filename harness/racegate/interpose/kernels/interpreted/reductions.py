@@ -17,7 +17,26 @@ def combine_slices(interpreter: Any) -> None:
     associative, and need not commute.
     """
     interpreter.ReduceOps.generic_reduce = _reduce
+    interpreter.ReduceOps.min_max = _finding_a_place(interpreter.ReduceOps.min_max)
     interpreter.ScanOps.generic_scan = _scan
+
+
+def _finding_a_place(plain: Any) -> Any:
+    """The place of the largest of nothing but NaN is the first: compiled, it is any of them, and
+    the interpreter ends.
+    """
+
+    def min_max(ops: Any, given: Any, val_reduce_op: Any, idx_reduce_op: Any = None) -> Any:
+        def place(data: Any, *, axis: Any, keepdims: Any) -> Any:
+            known = data
+            if data.dtype.kind == "f":
+                nothing = np.isnan(data).all(axis=axis, keepdims=True)
+                known = np.where(nothing, data.dtype.type(0), data)
+            return idx_reduce_op(known, axis=axis, keepdims=keepdims)
+
+        return plain(ops, given, val_reduce_op, idx_reduce_op and place)
+
+    return min_max
 
 
 def _reduce(ops: Any, given: Any) -> list[Any]:
