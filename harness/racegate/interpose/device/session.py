@@ -196,6 +196,7 @@ class Session:
         if is_unseen and self.queue.has_pending():
             self.force_stream(stream)
         if is_unseen or (not self.is_recording and self.is_bare):
+            self.allocation_sites.hide(writes if self.is_recording else ())
             if run is not None:
                 run()
             return ""
@@ -368,7 +369,8 @@ class Session:
 
     def handed_out(self, low: int, size: int, stack: Stack) -> None:
         """An allocator gave this thread memory of the device, on the current stream."""
-        self.allocation_sites.add(low, size, self.recorder.events, stack)
+        is_unseen = not self.is_recording or self.off_record.depth > 0
+        self.allocation_sites.add(low, size, self.recorder.events, stack, is_unseen=is_unseen)
         if self.host_threads.acting and self.is_recording:
             lane = self.stream_lane(current_stream())
             self.recorder.handed_out(self.thread_lane(), low, low + size, stream=lane)
