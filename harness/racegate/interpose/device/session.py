@@ -162,8 +162,7 @@ class Session:
         if not self.is_recording and self.is_bare:
             return ()
         frames = self._walk(frame)
-        if not frames and threading.get_ident() != self._main:
-            # a backward pass runs in a thread without Python frames
+        if not frames and threading.get_ident() != self._main:  # a backward pass has no own ones
             caller = self.host_threads.caller()
             if caller is not None:
                 frames = self._walk(sys._current_frames().get(caller.ident))
@@ -209,8 +208,7 @@ class Session:
             recorder, is_eager = self.recorder, self.queue.is_eager
             label = recorder.label(kind, stack)
             if not is_eager:
-                own = recorder.lanes.of(self.thread_lane(), lane)
-                self._reach(label, reads, writes, own)
+                self._reach(label, reads, writes, recorder.lanes.of(self.thread_lane(), lane))
             seen = (reads, writes) if self.is_recording else ((), ())
             lane = recorder.issue(self.thread_lane(), lane, label, stack, *seen)
             if is_eager and run is not None and not is_late(run):
