@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -105,7 +106,9 @@ def search(
 ) -> LandingSearch[Outcome]:
     """The search over the landings of a program."""
     target, source = ProgramTarget(device, program), Pairs(device.kind)
-    return search_landings(target, base, source, runs_max=runs_max, polled=polled, on_run=on_run)
+    ended_by = (KeyboardInterrupt,)
+    asked = partial(search_landings, runs_max=runs_max, polled=polled, on_run=on_run)
+    return asked(target, base, source, ended_by=ended_by)
 
 
 def shown_by(found: LandingSearch[Outcome]) -> LandingRun[Outcome]:

@@ -52,7 +52,7 @@ class _Mark(NamedTuple):
     reads: int
     observations: int
     standing: Hashable
-    shown: int
+    shown: tuple[int, ...]
 
 
 class _Way(StrEnum):

@@ -289,9 +289,11 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def cause(self) -> str:
-        """What the findings of one cause have in common: the edge that is missing, of others the
-        signature.
+        """What the findings of one cause have in common: the edge that is missing, the field that
+        changed (its values are other ones in each scenario), of others the signature.
         """
+        if self.kind is FindingKind.CHANGE and self.field is not None:
+            return f"change/{self.field.partition('[')[0]}"
         return self.signature if self.race is None else self.race.missing
 
 

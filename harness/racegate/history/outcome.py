@@ -79,6 +79,14 @@ class Comparison(StrictStruct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, changed=changed, new=tuple(new))
 
     @property
+    def text(self) -> str:
+        """In a line."""
+        said = [f"{self.changed.field} is changed"] if self.changed is not None else []
+        said += [f"{len(self.new)} new"] if self.new else []
+        said += ["not wholly compared"] if self.unmet else []
+        return f"{', '.join(said) or 'no difference'}, beside {self.base}"
+
+    @property
     def code(self) -> ExitCode:
         """What a gate ends with that asks for this scenario alone: what base and change have in
         common is no finding, whatever its verdict.

@@ -11,7 +11,7 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from racegate.history.finding import Benign, Finding, Race, Side, Verdict
+from racegate.history.finding import Benign, Finding, FindingKind, Race, Side, Verdict
 from racegate.history.outcome import RunResult, SharedFinding, shared_findings
 from racegate.report.cause.account import Account
 from racegate.scenario.untrusted.console import line, lines
@@ -39,6 +39,21 @@ class ToldCause(NamedTuple):
     replay: str
     files: tuple[str, ...] = ()
 
+    @property
+    def word(self) -> str:
+        """What it is called: beside a base by how it differs."""
+        run, finding = self.shared.seen[0]
+        if run.comparison is None:
+            return str(self.verdict)
+        return compared_word(finding)
+
+
+def compared_word(finding: Finding) -> str:
+    """What a finding is called that the base has not."""
+    if finding.kind is FindingKind.CHANGE:
+        return "CHANGED"
+    return f"NEW {finding.verdict or finding.kind}"
+
 
 def told_plainly(shared: SharedFinding) -> ToldCause:
     """As the finding itself says it."""
@@ -46,7 +61,7 @@ def told_plainly(shared: SharedFinding) -> ToldCause:
     facts = [("hold", hold) for hold in finding.holds or run.schedule]
     if finding.race is not None:
         facts += [("edge", finding.race.missing), ("lacks it", lacking(finding.race))]
-    facts += also_facts(shared.findings[1:])
+    facts += also_facts([one for one in shared.findings[1:] if one.kind is not FindingKind.CHANGE])
     return ToldCause(
         shared=shared,
         verdict=run.verdict if finding.verdict is None else finding.verdict,
@@ -139,7 +154,7 @@ def sight_text(sight: FailureSighting | None) -> str:
 def print_causes(console: Console, causes: Sequence[ToldCause], styles: dict[Verdict, str]) -> None:
     """A block each; signatures and commands are never cut, nor broken into lines."""
     for number, cause in enumerate(causes[:BLOCKS_MAX], start=1):
-        head = (f"{number} {cause.verdict}", styles[cause.verdict])
+        head = (f"{number} {cause.word}", styles[cause.verdict])
         console.print(line(head, f" {cause.shared.signature}"), soft_wrap=True)
         facts = Table.grid(padding=(0, 2))
         facts.add_row("", lines(cause.sentence.split("\n")))

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -11,7 +14,10 @@ from typer.testing import CliRunner
 from racegate.cli.app import app
 from racegate.interpose.errors import BadInput
 from racegate.interpose.outcome import Plan
+from racegate.jobs.foreign.releases import OpenedEngine
+from racegate.jobs.stopping import TerminatedError
 from racegate.scenario.spec import Scenario
+from racegate.targets.common.cell import EngineCell
 from racegate.targets.common.server import ServerLost
 from racegate.targets.common.wire import ReleaseRun
 from small_engine import Wait
@@ -50,6 +56,8 @@ def gate(releases: Lost, monkeypatch: pytest.MonkeyPatch, folder: Path) -> tuple
     monkeypatch.setattr("racegate.cli.foreign.releases.open_release", opened)
     command = ["vllm", "gate", "--scenarios", "scripts", "--json", "out.json", "--log", "log"]
     done = CliRunner().invoke(app, [*command, "--release", "1.0"])
+    if not Path("out.json").exists():
+        return done.exit_code, []
     results = json.loads(Path("out.json").read_text())["results"]
     return done.exit_code, [f"{one['verdict']} {one['message']}".strip() for one in results]
 
@@ -74,3 +82,38 @@ def test_one_that_does_not_start_anew_is_a_line_too(
     said = "INCONCLUSIVE the engine did not start: no memory"
     releases = Lost(Wait.BEFORE, starts=1)
     assert gate(releases, monkeypatch, tmp_path) == (3, ["PROVED", GONE, said])
+
+
+class Stopped(Lost):
+    """Somebody ends the gate while the first scenario runs under a hold. closed_by: what ended the
+    engine
+    """
+
+    def __init__(self, stop: KeyboardInterrupt) -> None:
+        super().__init__(Wait.BEHIND)
+        self.stop = stop
+        self.closed_by: BaseException | None = None
+
+    @contextmanager
+    def __call__(self, cell: EngineCell, **options: Any) -> Iterator[OpenedEngine]:
+        with super().__call__(cell, **options) as opened:
+            try:
+                yield opened
+            except BaseException as error:
+                self.closed_by = error
+                raise
+
+    def run(self, scenario: Scenario, plan: Plan) -> ReleaseRun:
+        if plan.holds:
+            raise self.stop
+        return super().run(scenario, plan)
+
+
+@pytest.mark.parametrize(("stop", "code"), [(KeyboardInterrupt(), 130), (TerminatedError(), 143)])
+def test_a_stop_ends_the_gate_and_its_engine(
+    stop: KeyboardInterrupt, code: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    releases = Stopped(stop)
+    assert gate(releases, monkeypatch, tmp_path) == (code, [])
+    assert releases.scenarios == ["first"], "no other scenario is begun"
+    assert releases.closed_by is stop, "so that its processes are killed, not waited for"

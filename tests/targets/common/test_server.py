@@ -13,7 +13,9 @@ import msgspec
 import pytest
 
 from racegate.interpose.errors import BadInput
+from racegate.interpose.program.leftovers import ending_here, fork
 from racegate.interpose.program.timeouts import where_it_stood
+from racegate.scenario.errors import BrokenHarnessError
 from racegate.targets.common.server import ForkServer, open_server
 
 # Jobs are numbers of steps; each process says what the server knew when it was forked.
@@ -111,7 +113,32 @@ def test_a_server_that_never_starts_is_ended(
 ) -> None:
     monkeypatch.setattr("racegate.targets.common.server.START_S", 0.2)
     with (
-        pytest.raises(BadInput, match=r"the small engine did not start within 0\.2 s"),
+        pytest.raises(BrokenHarnessError, match=r"the small engine did not start within 0\.2 s"),
         opened(tmp_path, "time.sleep(60)"),
     ):
         pass
+
+
+def test_a_server_whose_job_does_not_end_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("racegate.targets.common.server.END_S", 0.2)
+    with opened(tmp_path) as server:
+        pid = server.begin(Job("stand"))
+    while Path(f"/proc/{pid}").exists():  # killed, and not collected yet
+        os.sched_yield()
+
+
+def test_a_forked_process_takes_nothing_down() -> None:
+    said, says = os.pipe()
+    pid = fork()
+    if pid == 0:
+        try:
+            with ending_here():
+                raise ValueError
+        finally:
+            os.write(says, b"what is behind was run")
+    os.close(says)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 1
+    assert os.read(said, 1) == b""
+    os.close(said)

@@ -13,6 +13,7 @@ import pytest
 from click.testing import Result
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 from test_vllm_search import SCENARIO
 from typer.testing import CliRunner
 
@@ -20,10 +21,13 @@ from racegate.cli.app import app
 from racegate.cli.foreign.pictures import write_causes
 from racegate.history.exit_code import ExitCode
 from racegate.history.finding import Benign, FindingKind
+from racegate.history.gates.results import gated
 from racegate.history.outcome import Comparison, RunResult
 from racegate.interpose.outcome import Ending, Observation
 from racegate.jobs.foreign.beside import ComparedRun, compare
 from racegate.jobs.foreign.releases import OpenedEngine
+from racegate.report.causes import told_findings
+from racegate.report.targets.results import print_target_gate
 from racegate.targets.common.cell import EngineCell
 from racegate.targets.common.client import RUN_S
 from racegate.targets.common.judge import judge
@@ -367,3 +371,28 @@ def test_a_field_that_one_version_alone_keeps_is_no_change() -> None:
     assert found.message == "step 2, request B: kept in the runner.length is 7, in the base 6"
     elsewhere = ran(observed(2, "metadata", length={"A": 5}, old=1))
     assert beside(base_of(elsewhere), ran(observed(2, "metadata", length={"A": 5}))).findings
+
+
+def test_one_field_that_changed_is_one_cause_of_all_scenarios() -> None:
+    """Whatever its values are in each; another field is another cause."""
+    base = base_of(ran(observed(3, "inputs", tokens=[5, 6], rows=["A", "B"])))
+    results = [
+        msgspec.structs.replace(
+            base.result,
+            scenario=name,
+            comparison=beside(base, ran(observed(3, "inputs", tokens=tokens, rows=rows))),
+        )
+        for name, tokens, rows in (
+            ("first", [5, 7], ["A", "B"]),
+            ("second", [7, 6], ["A", "B"]),
+            ("third", [5, 6], ["A", "C"]),
+        )
+    ]
+    causes = told_findings(results, benign=Benign.PASS)
+    assert [one.scenarios for one in causes] == [("first", "second"), ("third",)]
+    console = Console(record=True, width=100)
+    print_target_gate(console, gated(results), benign=Benign.PASS)
+    said = console.export_text()
+    assert "1 CHANGED change/inputs.tokens" in said and "2 CHANGED change/inputs.rows" in said
+    assert "2 scenarios: first, second" in said
+    assert "3 scenarios, 3 changed" in said

@@ -111,6 +111,22 @@ def test_the_beginning_learns_from_each_run_before_the_next() -> None:
     assert not lessons, "in the process of the beginning, not in the one that serves"
 
 
+def test_the_beginning_does_not_hold_what_it_leaves_open() -> None:
+    said, says = os.pipe()
+
+    def run(task: Task, pause: Pause) -> None:
+        pause.before(task.turn)
+        os._exit(7)
+
+    prefix_server = PrefixServer(run, leave=lambda: os.close(says))
+    prefix_server.fork(Task(scenario=SCENARIO, plan=Plan(), result="", turn=1))
+    assert prefix_server.answer() == 7
+    os.close(says)
+    assert os.read(said, 1) == b"", "nobody could write there any more, as its reader is told"
+    os.close(said)
+    prefix_server.close()
+
+
 def test_a_beginning_that_ends_too_soon_has_no_run(tmp_path: Path) -> None:
     engine = Counting(tmp_path)
     assert engine.ask("A", TURNS) is None

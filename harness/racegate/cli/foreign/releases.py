@@ -224,10 +224,10 @@ def gate(
             judged.append((place, found))
             shown.append(_beside(found, str(place), bases))
             _write(witness, found, scenario)
-            if json != "-" and (verbose or bases is not None):
+            if json != "-" and verbose:
                 _print_judged(found, shown[-1], str(place), reasons)
             else:
-                _progress(f"{found.scenario}: {found.text}")
+                _progress(f"{found.scenario}: {_line_of(found, shown[-1])}")
     benign = benign_of(strict)
     ratchet = ratchet_of(shown, ci, benign)
     results = gated(shown, ratchet)
@@ -325,6 +325,10 @@ def _beside(found: ReleaseVerdict, place: str, bases: _Bases | None) -> RunResul
     beside = compare(bases.judged[found.scenario], compared_run(found, result))
     command = f"{replay_command(found, place, ())} --against {quote(bases.against)} --runs 0"
     return msgspec.structs.replace(result, comparison=beside.replayed_by(command))
+
+
+def _line_of(found: ReleaseVerdict, result: RunResult) -> str:
+    return found.text if result.comparison is None else result.comparison.text
 
 
 def _print_judged(found: ReleaseVerdict, result: RunResult, place: str, reasons: Reasons) -> None:

@@ -33,7 +33,7 @@ def run_audited(
         if copy.tobytes() == old:
             continue
         rows = _changed_rows(copy, old)
-        mask = use.known_mask
+        mask = use.written_mask
         allowed = (-1 if mask is None else mask) if use.is_write else 0
         if mask_of(rows.tolist()) & ~allowed:
             name = use.buffer.name

@@ -10,8 +10,9 @@ import select
 import signal
 import sys
 import threading
-from collections.abc import Collection
-from contextlib import suppress
+import traceback
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 THREADS_LEFT = "threads that still ran at the end of the program (what they did later)"
@@ -26,10 +27,30 @@ def die_with_parent() -> None:
 
 def fork() -> int:
     """As `os.fork`; the child is killed when this process ends."""
+    parent = os.getpid()
     pid = os.fork()
     if pid == 0:
         die_with_parent()
+        if os.getppid() != parent:  # it ended before it could be asked for that
+            os._exit(1)
     return pid
+
+
+@contextmanager
+def ending_here() -> Iterator[None]:
+    """The work of a forked process, which ends with it, however that ends: nothing of what it was
+    forked from is taken down in it (threads that a destructor would wait for are not there).
+    """
+    code = 1
+    try:
+        yield
+        code = 0
+    finally:
+        if code:
+            traceback.print_exc()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
 
 
 def live_with_client(jobs: int) -> None:

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import TracebackType
 from typing import TypeAlias
 
-from racegate.interpose.errors import BadInput
 from racegate.jobs.stores.witnesses import Reader
-from racegate.scenario.errors import BadInputError
+from racegate.scenario.errors import BadInputError, BrokenHarnessError
 from racegate.scenario.spec import Scenario
 from racegate.targets.common.cell import EngineCell, Runs
 from racegate.targets.common.client import RUN_S, Engine
@@ -106,18 +106,23 @@ class ReopenedEngine:
     def __enter__(self) -> ReopenedEngine:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stack.__exit__(kind, error, trace)
 
     def judge(self, scenario: Scenario) -> ReleaseVerdict:
         """One scenario; where the engine is lost in it, or does not start anew, a verdict that says
-        so. Raises BadInput if it does not start at all.
+        so. Raises BadInputError or BrokenHarnessError if it does not start at all.
         """
         try:
             if self._engine is None:
                 self._engine = self._stack.enter_context(self._opened())
             return self._judge(self._engine, scenario)
-        except (BadInput, BadInputError) as error:
+        except (BadInputError, BrokenHarnessError) as error:
             if not (self._was_lost or isinstance(error, ServerLost)):
                 raise
             self._was_lost, self._engine = True, None

@@ -11,13 +11,14 @@ from rich.table import Table
 from rich.text import Text
 
 from racegate.history.exit_code import ExitCode
-from racegate.history.finding import Benign, Finding, FindingKind, exit_code, one_per_cause
+from racegate.history.finding import Benign, Finding, exit_code, one_per_cause
 from racegate.history.gates.known import Ratchet
 from racegate.history.gates.results import GatedResults
 from racegate.history.outcome import RunResult
 from racegate.report.causes import (
     ToldCause,
     also_facts,
+    compared_word,
     lacking,
     last_line,
     print_causes,
@@ -98,7 +99,7 @@ def _print_cause(
     if not left:
         return
     told = next((one for one in left if one.holds), left[0])
-    word = "CHANGED" if told.kind is FindingKind.CHANGE else f"NEW {told.verdict or told.kind}"
+    word = compared_word(told)
     first, *rest = told.message.split("\n")
     console.print(line((word, "bold red"), f" {first}"))
     also = also_facts([one for one in left if one is not told])
@@ -160,15 +161,13 @@ def print_target_gate(
     told: scenarios that were printed before; written: by signature, what was written of its cause
     """
     files = written or {}
-    if any(result.comparison for result in gate.results):
-        _print_compared(console, gate, told)
-        for text in dict.fromkeys(chain.from_iterable(files.values())):
-            console.print(text, soft_wrap=True, highlight=False)
-        return
     causes = [
         told_plainly(shared)._replace(files=files.get(shared.signature, ()))
         for shared in told_findings(gate.standing, benign=benign)
     ]
+    if any(result.comparison for result in gate.results):
+        _print_compared(console, gate, causes, detail=detail, told=told)
+        return
     if detail is GateView.ALL:
         _print_each(console, gate, told)
     else:
@@ -207,15 +206,41 @@ def _print_verdict(console: Console, gate: GatedResults, causes: Sequence[ToldCa
     console.print(line(said, f": {what}{not_run}"), soft_wrap=True)
 
 
-def _print_compared(console: Console, gate: GatedResults, told: Sequence[str]) -> None:
-    """Beside its base: what is new, scenario by scenario."""
-    console.print(_compared_table(gate.run))
+def _print_compared(
+    console: Console,
+    gate: GatedResults,
+    causes: Sequence[ToldCause],
+    *,
+    detail: GateView,
+    told: Sequence[str],
+) -> None:
+    """Beside its base: what is new, each cause once, or scenario by scenario too."""
+    if detail is GateView.ALL:
+        console.print(_compared_table(gate.run))
+        _print_findings_of(console, gate, told)
     for result in gate.results:
         if result.refused:
             console.print(f"not run: {result.scenario}: {result.refused}")
-    _print_findings_of(console, gate, told)
+    if detail is GateView.CAUSES:
+        _print_let_pass(console, gate)
     _print_unseen(console, gate)
+    print_causes(console, causes, STYLE)
     console.print(compared_line(gate.run, gate.baseline, gate.exit_code()))
+
+
+def _print_let_pass(console: Console, gate: GatedResults) -> None:
+    """What is no cause: what was accepted, by why, what is repaired, and what nobody knows."""
+    accepted: dict[str, dict[str, None]] = {}
+    for one in () if gate.baseline is None else gate.baseline.known:
+        accepted.setdefault(one.reason, {})[one.signature] = None
+    for reason, signatures in accepted.items():
+        names = ", ".join(signatures)
+        console.print(line(("ACCEPTED", "green"), f" {reason}: {names}"), soft_wrap=True)
+    found = [(one.scenario, one.comparison) for one in gate.run if one.comparison is not None]
+    for signature in dict.fromkeys(chain.from_iterable(beside.repaired for _, beside in found)):
+        console.print(line(("REPAIRED", "green"), f" {signature}"))
+    unmet = [f"{name}: {text}" for name, beside in found for text in beside.unmet]
+    print_reasons(console, "not exercised, unlike in the base", unmet)
 
 
 def _compared_table(results: Sequence[RunResult]) -> Table:

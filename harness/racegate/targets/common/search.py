@@ -117,18 +117,20 @@ def search(
     runs_max: int,
     polled: Ran | None = None,
     on_run: OnRun | None = None,
+    ended_by: tuple[type[BaseException], ...] = (),
 ) -> LandingSearch[Ran]:
     """Runs the landings of a source.
 
     base: the recorded run, in which every operation ran at once; polled: one in which queries were
     first answered "not ready", if there are any
+    ended_by: what ends it with what is known by then, and not its caller too
     """
     bases = {0: base} if polled is None else {0: base, POLLS: polled}
     runs = LandingRuns(target, bases, runs_max=runs_max, on_run=on_run)
     is_interrupted = False
     try:
         runs.try_all(source.landings(runs))
-    except KeyboardInterrupt:
+    except ended_by:
         is_interrupted = True
     known = max(source.known(runs), len(runs.held) if source.known(runs) else 0)
     found = LandingSearch(

@@ -18,9 +18,11 @@ import msgspec
 from racegate.interpose.errors import BadInput
 from racegate.interpose.forkserver import JobClient, ServerEndedError, pipe_ends
 from racegate.interpose.program.timeouts import STACKS_SIGNAL, Stillness
+from racegate.scenario.errors import BrokenHarnessError
 
 START_S = 600.0
 LOOK_S = 1.0  # between two looks at a process that may hang
+END_S = 30.0  # for a server that has no more jobs
 STACKS_S = 3.0  # for a process that is asked where it stands, and what it has found
 
 
@@ -48,10 +50,15 @@ class ForkServer:
         self.start_s = 0.0
 
     def wait_until_started(self, within_s: float) -> None:
-        """Raises BadInput with the reason if it does not start within so many seconds."""
+        """Raises BadInput with the reason if it cannot start, and BrokenHarnessError if it has not
+        started within so many seconds.
+        """
         begun = time.perf_counter()
         if not self._pipes.wait(within_s):
-            raise BadInput(f"{self._what} did not start within {within_s:g} s")
+            raise BrokenHarnessError(
+                f"{self._what} did not start within {within_s:g} s: nothing is known of what it "
+                "would have run; try again when the machine is less busy"
+            )
         self._read()
         self.start_s = time.perf_counter() - begun
 
@@ -121,7 +128,7 @@ def open_server(
 
     command: what starts it; the numbers of its pipes are added to it
     log: a file for its standard error, in the place of this process's
-    Raises BadInput with the reason if it does not start.
+    Raises as `ForkServer.wait_until_started` does.
     """
     pipes, ends = pipe_ends()
     errors = None if log is None else log.open("wb")
@@ -145,7 +152,11 @@ def open_server(
         raise
     finally:
         pipes.end_jobs()
-        process.wait()
+        try:
+            process.wait(END_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
         pipes.close()
         if errors is not None:
             errors.close()

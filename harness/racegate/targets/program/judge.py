@@ -203,6 +203,7 @@ def judge_on(
         runs_max=runs_max,
         polled=polled if polled is not None and polled.ending is Ending.FINISHED else None,
         on_run=on_run,
+        ended_by=(KeyboardInterrupt,),
     )
     return msgspec.structs.replace(verdict, search=found)
 

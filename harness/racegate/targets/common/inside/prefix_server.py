@@ -16,7 +16,7 @@ import msgspec
 
 from racegate.interpose.errors import ExitCode
 from racegate.interpose.forkserver import JobClient, JobServer, ServerEndedError, pipe_ends
-from racegate.interpose.program.leftovers import fork
+from racegate.interpose.program.leftovers import ending_here, fork
 from racegate.targets.common.wire import NOTHING_HELD, Task
 
 
@@ -25,13 +25,18 @@ class PrefixServer:
     server of its own, which stands before a turn.
 
     learn: called in that process behind each task: what the next one need not do again
+    leave: called in that process first: what is not its own, as the pipes of who serves tasks
     """
 
     def __init__(
-        self, run: Callable[[Task, Pause], None], learn: Callable[[], None] = lambda: None
+        self,
+        run: Callable[[Task, Pause], None],
+        learn: Callable[[], None] = lambda: None,
+        leave: Callable[[], None] = lambda: None,
     ) -> None:
         self._run = run
         self._learn = learn
+        self._leave = leave
         self._first: Task | None = None
         self._turn = 0
         self._pid = 0
@@ -76,11 +81,12 @@ class PrefixServer:
         self._pipes, ends = pipe_ends()
         self._pid = fork()
         if self._pid == 0:
+            self._leave()
             self._pipes.end_jobs()
             self._pipes.close()
             pause = Pause(JobServer(*ends, Task), self._learn)
-            self._run(msgspec.structs.replace(task, plan=NOTHING_HELD), pause)
-            os._exit(ExitCode.CLEAN)
+            with ending_here():
+                self._run(msgspec.structs.replace(task, plan=NOTHING_HELD), pause)
         for end in ends:
             os.close(end)
 

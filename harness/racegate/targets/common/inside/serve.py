@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import signal
-import sys
 import traceback
 from collections.abc import Sequence
 from functools import partial
@@ -14,9 +12,9 @@ from typing import Protocol
 
 import msgspec
 
-from racegate.interpose.errors import ExitCode
 from racegate.interpose.forkserver import JobServer
 from racegate.interpose.outcome import Ending, Observation
+from racegate.interpose.program.leftovers import ending_here
 from racegate.targets.common.inside.prefix_server import PrefixServer
 from racegate.targets.common.inside.watch import Seen
 from racegate.targets.common.wire import Task
@@ -86,10 +84,8 @@ def serve(
         ):
             server.lend(pid, partial(_code_of, prefix_server), host.learn)
         elif server.fork(host.learn) is not None:
-            host.run(task)
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(ExitCode.CLEAN)
+            with ending_here():
+                host.run(task)
     if prefix_server is not None:
         prefix_server.close()
 

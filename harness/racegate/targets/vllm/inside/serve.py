@@ -334,7 +334,8 @@ def main() -> None:
     gc.freeze()
     if kind is DeviceKind.VIRTUAL:
         gather(but=host.memory)
-        serve(host, server, PrefixServer(host.run, partial(host.learn, is_last=False)))
+        learn = partial(host.learn, is_last=False)
+        serve(host, server, PrefixServer(host.run, learn, server.close))
     else:
         serve_one(host, server)
 
