@@ -40,7 +40,7 @@ class VirtualDevice(IssuingDevice[Run]):
     """See racegate.device.protocol.Device.
 
     lanes, chooser, dropped: see PendingQueues
-    memo: results of operations by content, shared between runs
+    backend: the kernels; memo: results of operations by content, shared between runs
     is_audited: every operation gets scratch copies in which undeclared rows are poison; touching
         one raises
     storages: all memory there is; reads: (content, rows) of every read by the host, and what every
@@ -60,7 +60,9 @@ class VirtualDevice(IssuingDevice[Run]):
     ) -> None:
         queues = PendingQueues(lanes, recorder=recorder, chooser=chooser, dropped=dropped)
         super().__init__(lanes, queues, queues)
+        self.backend = backend
         self._memo = memo
+        self._before_access = queues.before_access
         self._launcher = Launcher(self.recorder, backend, is_audited=is_audited, memo=memo)
         self.storages: list[VirtualStorage] = []
         self.reads: list[tuple[int, int]] = []
@@ -90,7 +92,7 @@ class VirtualDevice(IssuingDevice[Run]):
         storage = self._storage(shape, dtype)
         queues = self._queues
         is_watched = queues.stepped is not None or queues.chooser.watches_accesses
-        hook = queues.before_access if is_watched else None
+        hook = self._before_access if is_watched else None
         return HostBuffer(name, storage, self.recorder, reads=self.reads, before_access=hook)
 
     def _storage(self, shape: tuple[int, ...], dtype: DTypeLike) -> VirtualStorage:
