@@ -29,7 +29,8 @@ settings that they name, and by scenarios and observations for the mistakes that
     "v2": """Observations were chosen by the survivors of seed 0 and by those of
 runner V1 before this sample was drawn. **As drawn it was 69 of 116 (59.5 %)**: the rest came from
 reading these survivors, by other settings that they name (in a few scenarios each; `--also` takes
-all), and by scenarios and observations for the mistakes that they stand for (`full_batch`, `four_tokens_beside_none`, `as_long_as_the_model`,
+all), and by scenarios and observations for the mistakes that they stand for (`full_batch`,
+`four_tokens_beside_none`, `as_long_as_the_model`,
 `last_chunk_of_one_token`; lengths of layers' metadata; what pads a graph).""",
 }
 PAGE = """\
