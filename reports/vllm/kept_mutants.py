@@ -13,6 +13,7 @@ import tomllib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from textwrap import fill
 
 import msgspec
 
@@ -125,7 +126,7 @@ def page(found: Sequence[JudgedMutant], given: argparse.Namespace) -> str:
     shown = matter - lacks["configuration"]
     by = Counter(one.how.partition(" ")[0] for one in killed)
     rows = sorted(missed, key=lambda one: (one.file, one.line))
-    return PAGE.format(
+    text = PAGE.format(
         runner=given.runner,
         note=NOTES[given.runner],
         sample=given.sample,
@@ -151,6 +152,9 @@ def page(found: Sequence[JudgedMutant], given: argparse.Namespace) -> str:
         by="\n".join(f"| {WORDS[what]} | {count} |" for what, count in by.most_common()),
         missed="\n".join(_row(one, missing.get(one.looks, UNREAD)) for one in rows),
     )
+    head, table, rest = text.partition("\n\n| what noticed it")
+    *before, figures = head.split("\n\n")
+    return "\n\n".join((*before, fill(figures, 100, break_on_hyphens=False))) + table + rest
 
 
 def _row(one: JudgedMutant, reason: str) -> str:
