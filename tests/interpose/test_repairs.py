@@ -116,6 +116,25 @@ torch.cuda.synchronize()
 racegate.observe("a", a)
 """
 )
+# No line that uses the memory has a name for it; the one that asks for it has.
+REUSE_IN_A_LOOP = (
+    BEGIN
+    + """
+held = {}
+def used():
+    return held["chunk"].mul(2)
+for step in range(3):
+    with torch.cuda.stream(side):
+        chunk = torch.full((64,), step + 1.0, device="cuda")
+    torch.cuda.current_stream().wait_stream(side)
+    held["chunk"] = chunk
+    del chunk
+    a.add_(used())
+    del held["chunk"]
+torch.cuda.synchronize()
+racegate.observe("a", a)
+"""
+)
 READ = (
     BEGIN
     + """
@@ -133,14 +152,17 @@ from racegate.interpose import observe
 side = torch.cuda.Stream()
 torch.cuda.synchronize()
 kept = []
-for number in range(4):
-    x = torch.full((16, 16), float(number), device="cuda").t()
+def made(number):
+    return torch.full((16, 16), float(number), device="cuda").t()
+def doubled(x):
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
         x = x.contiguous()
         x.add_(1)
         x.mul_(2)
     kept.append(x)
+for number in range(4):
+    doubled(made(number))
 torch.cuda.current_stream().wait_stream(side)
 observe("kept", torch.stack(kept))
 """
@@ -189,12 +211,15 @@ def test_an_edge_stands_in_the_library_that_lacks_it(device: DeviceServer, tmp_p
     assert (tmp_path / "prefetch.py").read_text() == PREFETCH
 
 
+@pytest.mark.parametrize(
+    ("text", "stream"), [(REUSE, "current_stream()"), (REUSE_IN_A_LOOP, "default_stream()")]
+)
 def test_memory_that_is_handed_out_again_is_kept_from_its_allocator(
-    device: DeviceServer, tmp_path: Path
+    device: DeviceServer, tmp_path: Path, text: str, stream: str
 ) -> None:
-    found = repaired(device, tmp_path, REUSE)
+    found = repaired(device, tmp_path, text)
     assert [(edge.kind, edge.waiter) for edge in found.edges] == [("record_stream", "nobody")]
-    assert "+        chunk.record_stream(torch.cuda.current_stream())" in found.diff
+    assert f"+        chunk.record_stream(torch.cuda.{stream})" in found.diff
 
 
 def test_a_reader_is_given_to_the_stream_whose_memory_it_reads(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -36,7 +37,10 @@ class Named(ModuleType):
 
 for name in PACKAGES:
     package = ModuleType(f"sglang.{name}".rstrip("."))
+    # With the spec of a package the script can run again in one process, as in an exported test.
+    package.__spec__ = ModuleSpec(package.__name__, None, is_package=True)
     package.__path__ = [str(HOME.joinpath(*filter(None, name.split("."))))]
+    package.__spec__.submodule_search_locations = package.__path__
     sys.modules[package.__name__] = package
 for name in NAMED:
     sys.modules[f"sglang.{name}"] = Named(f"sglang.{name}")

@@ -88,6 +88,7 @@ class PossibleEdges:
             self._moved(race, there),
             self._second_buffer(race, there),
             self._record_stream(race, here),
+            self._record_stream(race, there),
             self._events(first, second, here, there),
             self._stream_waits(first, second, there),
             self._behind(first, second, here),
@@ -254,10 +255,11 @@ class PossibleEdges:
                 waiter = WaitKind.HOST if race.second.is_host else WaitKind.STREAM
                 yield self._moving(late, frame, depth, waiter)
 
-    def _record_stream(self, race: Race, here: Stack) -> Iterator[SourceEdge]:
+    def _record_stream(self, race: Race, stack: Stack) -> Iterator[SourceEdge]:
+        """Where the memory was used, or where the next tensor gets it: a loop asks for it there."""
         if race.hazard is not Hazard.REUSE:
             return
-        for depth, frame in enumerate(here):
+        for depth, frame in enumerate(stack):
             key = key_of(frame, LineSide.AFTER)
             stream, seen = self.stream(key, race.first.lane), self._places.get(key, PlaceSeen())
             for tensor in seen.tensors if stream is not None else ():
