@@ -39,9 +39,9 @@ PAGE = """\
     {command}
 
 The sample was not finished: {tried} mutants of it were judged, the first that seed {seed} draws.
-Of those that matter **{killed} of {matter} were noticed ({score:.1f} %)**. {equivalent} change
-nothing, {unedited} more could not be edited while the engine runs. What those that were missed
-lack: {lacks}.
+Of those that matter **{killed} of {matter} were noticed ({score:.1f} %)**, {elsewhere} of them in
+other settings alone{settings}. {equivalent} change nothing, {unedited} more could not be edited
+while the engine runs. What those that were missed lack: {lacks}.
 Without those that lack another configuration it is {killed} of {shown}
 ({shown_score:.1f} %). {note}
 
@@ -58,7 +58,7 @@ Without those that lack another configuration it is {killed} of {shown}
 
 
 class JudgedMutant(msgspec.Struct, frozen=True):
-    """What a line of the file says of a mutant. how: it was noticed"""
+    """What a line of the file says of a mutant. how: it was noticed; settings: in which alone"""
 
     key: str
     file: str
@@ -68,6 +68,7 @@ class JudgedMutant(msgspec.Struct, frozen=True):
     after: str
     fate: str
     how: str = ""
+    settings: str = ""
 
     @property
     def looks(self) -> Looks:
@@ -83,10 +84,20 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--runner", choices=NOTES, default="v1")
     given = parser.parse_args()
-    lines = given.file.read_bytes().splitlines()
-    found = [msgspec.json.decode(line, type=tuple[str, JudgedMutant])[1] for line in lines]
-    known = {one.key: one for one in found}  # the last line of a mutant counts
+    known = _lines(given.file)
+    for path in sorted(given.file.parent.glob(f"{given.file.stem}-*.jsonl")):  # of --also
+        settings = path.stem.removeprefix(f"{given.file.stem}-{given.runner}-")
+        for key, one in _lines(path).items():
+            if one.fate == "killed" and known[key].fate == "survived":
+                known[key] = msgspec.structs.replace(one, settings=settings)
     given.file.with_suffix(".md").write_text(page(list(known.values()), given))
+
+
+def _lines(path: Path) -> dict[str, JudgedMutant]:
+    """By key: the last line of a mutant counts."""
+    lines = path.read_bytes().splitlines()
+    found = [msgspec.json.decode(line, type=tuple[str, JudgedMutant])[1] for line in lines]
+    return {one.key: one for one in found}
 
 
 def _reasons(path: Path) -> dict[Looks, str]:
@@ -105,6 +116,7 @@ def page(found: Sequence[JudgedMutant], given: argparse.Namespace) -> str:
     missed = [one for one in survived if one.looks not in equivalents]
     killed = [one for one in judged if one.fate == "killed"]
     lacks = Counter(missing.get(one.looks, UNREAD).partition(":")[0] for one in missed)
+    others = Counter(one.settings for one in killed if one.settings)
     matter = len(killed) + len(missed)
     shown = matter - lacks["configuration"]
     by = Counter(one.how.partition(" ")[0] for one in killed)
@@ -123,6 +135,10 @@ def page(found: Sequence[JudgedMutant], given: argparse.Namespace) -> str:
         killed=len(killed),
         matter=matter,
         score=100 * len(killed) / matter,
+        elsewhere=sum(others.values()),
+        settings=f" ({', '.join(f'{name}: {count}' for name, count in others.most_common())})"
+        if others
+        else "",
         equivalent=len(survived) - len(missed),
         unedited=len(found) - len(judged),
         lacks=", ".join(f"{what} ({count})" for what, count in sorted(lacks.items())),

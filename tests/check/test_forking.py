@@ -88,6 +88,7 @@ def test_a_step_that_leads_elsewhere_the_second_time_is_no_finding(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     subject, fault = checker("finish-and-condense"), find_fault(CASES[1][1])
+    monkeypatch.setattr("racegate.check.forking.FORKS_MAX", 0)  # or no step would be repeated
     forks = ForkedRuns(subject, fault, OpMemo())
     explore(forks.run, classes_max=1)
     monkeypatch.setattr(VirtualDevice, "standing", lambda device: (object(),))

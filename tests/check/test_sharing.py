@@ -31,18 +31,22 @@ def test_sharing_changes_nothing(name: str, fault: str | None) -> None:
     seeded = None if fault is None else find_fault(fault)
     runs = SharedRuns(checker(name), seeded)
     random = Random(name)
-    schedules = [generate_holds(random.randrange) for _ in range(4 if IS_NIGHTLY else 2)]
+    ranks = checker(name).scenario.engine.ranks
+    schedules = [
+        generate_holds(random.randrange, ranks=ranks) for _ in range(4 if IS_NIGHTLY else 2)
+    ]
     late = (LATE, lane_late("counts")) if IS_NIGHTLY else (LATE,)
     for schedule in (*schedules, *late):
         alone = checker(name).run(schedule=schedule, fault=seeded)
         assert agree([runs.run(schedule), alone]), schedule.texts()
 
 
-def test_most_clean_schedules_are_really_shared() -> None:
-    runs = SharedRuns(checker("steady-mixed-accepts"))
+@pytest.mark.parametrize(("name", "ranks"), [("steady-mixed-accepts", 1), ("ranks-idle-steps", 2)])
+def test_most_clean_schedules_are_really_shared(name: str, ranks: int) -> None:
+    runs = SharedRuns(checker(name))
     random = Random(1)
     for _ in range(50):
-        runs.run(generate_holds(random.randrange))
+        runs.run(generate_holds(random.randrange, ranks=ranks))
     assert runs.shared == 50
     assert runs.own == 0
     assert runs.taped == 50, "no schedule of a correct engine needs the engine again"

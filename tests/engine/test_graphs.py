@@ -172,7 +172,15 @@ class TestDispatch:
 
     def test_rows_and_tokens_must_fit(self) -> None:
         def takes(rows: int, tokens: int) -> bool:
-            shape = BatchShape(step=0, rows=rows, tokens=tokens, blocks=0, state_blocks=0)
+            shape = BatchShape(
+                step=0,
+                rows=rows,
+                tokens=tokens,
+                blocks=0,
+                state_blocks=0,
+                written=0,
+                state_written=0,
+            )
             return fits(shape, 2, width=4)
 
         assert takes(2, 8)

@@ -235,12 +235,14 @@ def judged(device: DeviceServer, file: str) -> tuple[set[str], set[str], Outcome
 
 
 @needs_cuda_torch
-@pytest.mark.parametrize("file", ["kernels.py", "handing.py", "lanes.py", "outside.py"])
+@pytest.mark.parametrize(
+    "file", ["kernels.py", "handing.py", "lanes.py", "outside.py", "unwritten.py"]
+)
 def test_small_kernels_are_judged_right(device: DeviceServer, file: str) -> None:
     """Of each kernel that is wrong something is found, and nothing of its twin."""
     names, found, outcome = judged(device, file)
     assert found == {name for name in names if name.endswith("_wrong")}
-    assert len(names) == 2 * len(found) >= 12
+    assert len(names) >= 2 * len(found) >= 12
     assert {
         one.name: one.launches for one in outcome.kernels if one.name in names
     } == dict.fromkeys(names, 1)

@@ -219,3 +219,30 @@ def test_what_is_seen_of_raw_touches(tmp_path: Path, touch: str, code: int) -> N
     assert done.returncode == code, done.stderr
     assert ("(raw)" in done.stderr) == bool(code)
     assert "pinned memory touched below Python" in done.stderr
+
+
+LATE = """
+    import ctypes, torch
+    host, one = torch.zeros(1024, pin_memory=True), torch.ones(512, device="cuda")
+    asleep, copying = torch.cuda.Stream(), torch.cuda.Stream()
+    copying.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(asleep):
+        torch.cuda._sleep(1000)
+    copying.wait_stream(asleep)
+    with torch.cuda.stream(copying):
+        host[:512].copy_(one, non_blocking=True)
+    asleep.synchronize()
+    {touch}
+    torch.cuda.synchronize()
+    assert host[0].item() == 1.0
+"""
+
+
+@needs_cuda_torch
+@pytest.mark.parametrize(("touch", "code"), [("", 0), ("ctypes.string_at(host.data_ptr(), 8)", 1)])
+def test_a_copy_that_lands_late_is_no_touch_of_the_host(
+    tmp_path: Path, touch: str, code: int
+) -> None:
+    """It lands when the host has waited for another stream, and its page is closed again then."""
+    done = start(tmp_path, LATE.format(touch=touch))
+    assert (done.returncode, "(raw)" in done.stderr) == (code, bool(code)), done.stderr

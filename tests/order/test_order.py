@@ -5,7 +5,7 @@ edges, byte by byte, and against each other; and the ordering oracle on the same
 from __future__ import annotations
 
 from collections import Counter
-from itertools import zip_longest
+from itertools import pairwise, zip_longest
 from typing import Any
 
 import pytest
@@ -56,6 +56,44 @@ def test_the_two_know_the_same_and_say_the_same(program: list[tuple[str, object]
     for key, conflict in compiled.conflicts.items():
         assert python.conflicts[key].count == conflict.count
         assert sorted(python.conflicts[key].pairs) == sorted(conflict.pairs)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(("host", "issue", "read", "adopt")),
+            st.integers(0, 7),
+            st.integers(0, 7),
+        ),
+        max_size=8,
+    ),
+    st.integers(0, 8),
+    st.tuples(st.integers(0, 8), st.integers(0, 9)),
+)
+def test_bytes_are_unwritten_until_an_access_behind_the_event_writes_them(
+    done: list[tuple[str, int, int]], since: int, asked: tuple[int, int]
+) -> None:
+    for order in (compiled_order(), python_order()):
+        thread, stream = order.add_lane(True, False, False), order.add_lane(False, False, False)
+        order.add_memory(0, 8, False)
+        written = [0] * 8
+        for kind, low, high in done:
+            ranges = ((low, high),) if low < high else ()
+            if kind == "adopt":
+                order.adopt(thread, thread, order.clock_of(thread), low, high)
+            elif kind == "read":
+                order.host(thread, "reads#1", (), ranges, ())
+            elif kind == "host":
+                order.host(thread, "writes#1", (), (), ranges)
+            else:
+                order.issue(thread, order.lane_of(thread, stream), "writes#1", (), (), ranges)
+            if kind in ("host", "issue"):
+                written[low:high] = [order.events()] * max(0, high - low)
+        expected = [byte for byte in range(8) if asked[0] <= byte < asked[1]]
+        expected = [byte for byte in expected if written[byte] <= since * bool(written[byte])]
+        found = order.unwritten(*asked, since)
+        assert [byte for low, high in found for byte in range(low, high)] == expected
+        assert all(high < low for (_, high), (low, _) in pairwise(found))
 
 
 @pytest.mark.parametrize("new_order", [compiled_order, python_order])

@@ -42,8 +42,6 @@ from racegate.history.observe import Observation
 from racegate.history.run import EngineResult, Run
 from racegate.oracles.recall import Recall
 
-# Steps of the engine that a further checkpoint has to save.
-STEPS_SAVED = 2
 # Of all memory of the device: more is not copied for every checkpoint.
 BYTES_MAX = 1 << 24
 # Bounds on memory: the oldest checkpoint is let go; all that is known is forgotten.
@@ -180,28 +178,30 @@ class ForkedRuns:
 
     def _stand(self, path: _Path, state: GraphState, stepper: Stepper) -> None:
         """Puts the site where a run is that has come by a path, and keeps a way back to where
-        runs part.
+        runs part: of a depth-first search any place may be that.
         """
         if self._at is not state:
             self._go_back(path, state, stepper)
-        if state.transitions:
-            self._fork(path, state)
+        if state.transitions or isinstance(stepper, PathStepper):
+            self._fork(state)
 
     def _go_back(self, path: _Path, state: GraphState, stepper: Stepper) -> None:
         """To the last checkpoint on the path, and from there as before."""
         begin = len(path)
         passed = [*(before for before, _ in path), state]
+        is_deep = isinstance(stepper, PathStepper)
+        if is_deep:
+            # What lies beside the path of a depth-first search it has left for good.
+            self._forks = {one: self._forks[one] for one in passed if one in self._forks}
         while begin and passed[begin] not in self._forks:
             begin -= 1
         if fork := self._forks.get(passed[begin]):
             fork.checkpoint.restore()
             self._site = fork.site
             self.forked += 1
-        partings = stepper.partings if isinstance(stepper, PathStepper) else ()
-        for place in range(begin, len(path)):
-            before, transition = path[place]
-            if any(before.taken <= parting < transition.end.taken for parting in partings):
-                self._fork(path[:place], before)
+        for before, transition in path[begin:]:
+            if is_deep:
+                self._fork(before)
             self._repeat(before, transition)
 
     def _repeat(self, before: GraphState, transition: GraphTransition) -> None:
@@ -244,18 +244,19 @@ class ForkedRuns:
         device = virtual_device(VirtualDevice, self._subject.lanes, settings)
         return _Site(relay, device, self._subject.probe(device))
 
-    def _fork(self, path: _Path, state: GraphState) -> None:
-        """Keeps a way back to where the site stands, if it saves enough."""
+    def _fork(self, state: GraphState) -> None:
+        """Keeps a way back to where the site stands, unless there is one or it is too large."""
         site = self._site
         if site is None or site.engine is None or not self._can_go_back:
             return
-        near = [before for before, _ in path[len(path) - STEPS_SAVED + 1 :]]
-        size = sum(storage.array.nbytes for storage in site.device.storages)
-        if size > BYTES_MAX or any(other in self._forks for other in (*near, state)):
+        if state in self._forks:
+            return
+        if sum(storage.array.nbytes for storage in site.device.storages) > BYTES_MAX:
             return
         roots = (site.engine, site.device, site.probe)
         observed = site.probe.observations()
-        frozen = (*self._subject.constants, *observed, self._memo, site.relay)
+        known = (site.device.backend, self._memo, site.relay)
+        frozen = (*self._subject.constants, *observed, *known)
         try:
             self._forks[state] = _Fork(site, Checkpoint(roots, frozen=frozen))
         except CheckpointError as error:
@@ -290,8 +291,8 @@ def left_the_same(one: Run, other: Run) -> bool:
     return (
         one.stopped is None
         and other.stopped is None
+        and one.result == other.result  # before what takes longer to compare
         and one.trace == other.trace
-        and one.result == other.result
         and _alike(one.observations, other.observations)
     )
 

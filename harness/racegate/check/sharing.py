@@ -52,7 +52,7 @@ class _Mark(NamedTuple):
     reads: int
     observations: int
     standing: Hashable
-    shown: int
+    shown: tuple[int, ...]
 
 
 class _Way(StrEnum):
@@ -142,11 +142,10 @@ class SharedRuns:
         if not self._can_go_back:
             return
         observed = self._probe.observations()  # once, and not in every run from here
+        known = (device.backend, self._memo, device.tape)
+        frozen = (*self._checker.subject.constants, *observed, *known)
         try:
-            checkpoint = Checkpoint(
-                (self._engine, device, self._probe),
-                frozen=(*self._checker.subject.constants, *observed, self._memo, device.tape),
-            )
+            checkpoint = Checkpoint((self._engine, device, self._probe), frozen=frozen)
         except CheckpointError as error:
             self._can_go_back = False
             name = self._checker.scenario.name

@@ -6,7 +6,6 @@ A command is imported when it is called: `--help` needs none of them.
 
 from __future__ import annotations
 
-import gc
 import io
 import os
 import select
@@ -27,6 +26,7 @@ from racegate.cli.options import UsageError, fail, say
 from racegate.history import __version__
 from racegate.history.breakage import Caught
 from racegate.history.exit_code import UNREAD, ExitCode
+from racegate.jobs.pools.collecting import collect_from_here_on
 from racegate.jobs.stopping import code_of, listen_for_stops, words_of
 from racegate.scenario.errors import BadInputError, BrokenHarnessError
 from racegate.scenario.untrusted.text import printable, without_secrets
@@ -248,13 +248,6 @@ def printable_usage() -> Iterator[None]:
             if isinstance(said, str):
                 setattr(error, name, printable(said))
         raise
-
-
-def collect_from_here_on() -> None:
-    """What `start` imported stays to the end of the process: no collection looks at it again."""
-    if not gc.isenabled():
-        gc.freeze()
-        gc.enable()
 
 
 def is_reader_gone() -> bool:

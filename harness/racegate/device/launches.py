@@ -64,9 +64,10 @@ class Graph:
 
 
 def _resolved(use: Use, masks: Mapping[str, int]) -> Use:
-    if isinstance(use.mask, str):
-        return msgspec.structs.replace(use, mask=masks[use.mask])
-    return use
+    if not isinstance(use.mask, str):
+        return use
+    written = masks[use.written] if isinstance(use.written, str) else use.written
+    return msgspec.structs.replace(use, mask=masks[use.mask], written=written)
 
 
 def accesses_of(launch: Launch) -> list[Access]:
@@ -74,16 +75,15 @@ def accesses_of(launch: Launch) -> list[Access]:
     accesses = []
     for use in launch.uses:
         assert not use.buffer.is_free, f"{launch.name} uses {use.buffer.name} after it was freed"
-        mask = use.mask
+        mask, written = use.known_mask, use.written_mask
         if mask is None:
             rows = len(use.buffer.storage.array) if use.rows is None else use.rows
-            mask = prefix_mask(rows)
-        elif isinstance(mask, str):
-            raise AssertionError(f"no rows were given for {mask} of {use.buffer.name}")
+            mask = written = prefix_mask(rows)
         if use.is_read:
             accesses.append(use.buffer.access(mask, is_write=False))
         if use.is_write:
-            accesses.append(use.buffer.access(mask, is_write=True))
+            assert written is not None
+            accesses.append(use.buffer.access(written, is_write=True))
     return accesses
 
 

@@ -5,6 +5,7 @@ the recorded ways in which the host reaches pinned memory.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -108,14 +109,13 @@ class FreedStorages(Generic[StorageT]):
 class Buffer:
     """A named handle on storage. lane: of the stream that owns it, 0 if none does."""
 
-    __slots__ = ("_access", "is_free", "lane", "name", "storage")
+    __slots__ = ("is_free", "lane", "name", "storage")
 
     def __init__(self, name: str, storage: Storage, lane: int) -> None:
         self.name = name
         self.storage = storage
         self.lane = lane
         self.is_free = False
-        self._access: dict[tuple[int, bool], Access] = {}
 
     def end(self) -> None:
         """Nobody may use it any more."""
@@ -133,12 +133,12 @@ class Buffer:
         return self.storage.array.dtype
 
     def access(self, mask: int, *, is_write: bool) -> Access:
-        """The (cached) access record of some rows."""
-        key = (mask, is_write)
-        found = self._access.get(key)
-        if found is None:
-            found = self._access[key] = Access(self.name, self.storage.number, mask, is_write)
-        return found
+        """The access record of some rows."""
+        return _access_of(self.name, self.storage.number, mask, is_write)
+
+
+# Runs of one scenario touch the same rows by the same names, so that they share what says so.
+_access_of = lru_cache(maxsize=1 << 14)(Access)
 
 
 class DeviceBuffer(Buffer):

@@ -134,6 +134,11 @@ class PendingQueues:
     def arrive(self, stream: Stream, arrival: Version) -> None:
         """The stream's part in a meeting, complete when the stream gets there."""
         self.recorder.arrive(stream.index, arrival)
+        self.come(stream, arrival)
+
+    def come(self, stream: Stream, arrival: Version) -> None:
+        """The stream's part is complete when the stream gets there, and others may go on."""
+        arrival.begin(is_done=False)
         stream.queue.append(arrival)
         self.progress()
 

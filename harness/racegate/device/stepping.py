@@ -40,7 +40,9 @@ class Stepper(Protocol):
 
 
 class PathStepper(ABC):
-    """A stepper that begins on a path which is known, and which others will begin on too."""
+    """A stepper of a depth-first search: it begins on a path that the one before it has left, and
+    none comes back to what was left.
+    """
 
     @abstractmethod
     def choose(self, enabled: Sequence[Transition]) -> int:
@@ -56,13 +58,6 @@ class PathStepper(ABC):
     @abstractmethod
     def follow(self, count: int) -> None:
         """It has taken so many of those that it shares, without being asked."""
-
-    @property
-    @abstractmethod
-    def partings(self) -> Sequence[int]:
-        """Where later runs will leave its path, as far as that is known: behind so many
-        transitions.
-        """
 
 
 def conflict(a: Transition, b: Transition) -> bool:

@@ -25,6 +25,7 @@ class Use(msgspec.Struct, frozen=True, gc=False):
     rows: the first `rows` rows (the kernel gets that view); None: the whole buffer
     mask: only these rows, as a bit mask, of the whole buffer (pools addressed through tables); in a
         captured launch a name, which stands for the mask that the replay gives
+    written: those of them that may be written, if not all
     expect: (row, owner) pairs the reader means to find; own: owners of the first written
         rows, ascending
     """
@@ -36,11 +37,19 @@ class Use(msgspec.Struct, frozen=True, gc=False):
     mask: RowMask | None = None
     expect: tuple[tuple[int, Owner], ...] = ()
     own: tuple[Owner, ...] = ()
+    written: RowMask | None = None
 
     @property
     def known_mask(self) -> int | None:
         """The mask, where a name has been replaced."""
-        mask = self.mask
+        return self._known(self.mask)
+
+    @property
+    def written_mask(self) -> int | None:
+        """The rows that may be written, likewise."""
+        return self._known(self.mask if self.written is None else self.written)
+
+    def _known(self, mask: RowMask | None) -> int | None:
         assert not isinstance(mask, str), f"no rows were given for {mask} of {self.buffer.name}"
         return mask
 
@@ -74,6 +83,7 @@ def updates(
     mask: RowMask | None = None,
     expect: tuple[tuple[int, Owner], ...] = (),
     own: tuple[Owner, ...] = (),
+    written: RowMask | None = None,
 ) -> Use:
     """Reads and writes."""
-    return Use(buffer, True, True, rows, mask, expect, own)
+    return Use(buffer, True, True, rows, mask, expect, own, written)

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from racegate.device.protocol import Device
+from racegate.engine.cache.carriers import make_carrier
 from racegate.engine.cache.fresh_blocks import NoZeroing
 from racegate.engine.cache.pools import pools_of
 from racegate.engine.cache.store import NoStore, PrefixStore
@@ -71,7 +72,9 @@ def make_runner(
     columns = layout.columns(model)
     pools = pools_of(model, drafter.cache)
     fresh = layout.zeroing(pools) if engine.zeroing is Zeroing.FRESH else NoZeroing()
-    store = PrefixStore(setup, pools) if engine.cache_mode is CacheMode.OFFLOAD else NoStore()
+    store: PrefixStore | NoStore = NoStore()
+    if engine.cache_mode is CacheMode.OFFLOAD:
+        store = PrefixStore(setup, pools, make_carrier(setup, parts.cache.unconfirmed()))
     grammar_masks = _grammar_masks(setup, parts)
     draft_weights = layout.draft_weights() if engine.draws_drafts else NoDraftWeights()
     laid_out = layout.laid_out(count_path, draft_weights)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from math import prod
 from typing import Generic, TypeVar
 
 import msgspec
@@ -108,11 +109,6 @@ class _Run(PathStepper):
         assert self._before is not None, "it shares nothing"
         self.steps = self._before.steps[:count]
 
-    @property
-    def partings(self) -> list[int]:
-        """See PathStepper."""
-        return [depth for depth, node in enumerate(self._nodes) if len(node.tree.children) > 1]
-
     def choose(self, enabled: Sequence[Transition]) -> int:
         depth = len(self.steps)
         if depth < len(self._nodes) and self._nodes[depth].taken is not None:
@@ -209,10 +205,7 @@ def _backtrack(nodes: list[Node]) -> bool:
 
 def _weight(nodes: list[Node]) -> float:
     """The product of the branches along the path (Knuth's estimate of a tree's leaves)."""
-    weight = 1.0
-    for node in nodes:
-        weight *= node.branches + len(node.tree.children) - 1
-    return weight
+    return prod([node.branches + len(node.tree.children) - 1 for node in nodes], start=1.0)
 
 
 def _progress(results: Sequence[object], blocked: int, weights: list[float]) -> Progress:
@@ -283,10 +276,12 @@ class _Order:
 
     def follow(self, steps: list[Transition]) -> int:
         """The next run; how many steps of it are the last one's."""
-        # Most of them are the same objects: to compare what they hold costs a run's time.
-        pairs = zip(steps, self._steps, strict=False)
-        begin = next((n for n, (a, b) in enumerate(pairs) if a is not b and a != b), len(steps))
-        begin = min(begin, len(self._steps))
+        begin = 0
+        for one, other in zip(steps, self._steps, strict=False):
+            # Most of them are the same objects: to compare what they hold costs a run's time.
+            if one is not other and one != other:
+                break
+            begin += 1
         self._go_back(begin)
         self._steps = steps
         for index in range(begin, len(steps)):

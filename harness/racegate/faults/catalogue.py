@@ -34,6 +34,7 @@ CAUSES: dict[str, tuple[Fault, ...]] = {
     "slots": slots.FAULTS,
     "cascade": staging.COMMON_PREFIX,
     "ranks": ranks.FAULTS,
+    "tiers": streams.TIERS,
 }
 
 FAULTS: tuple[Fault, ...] = tuple(

@@ -12,7 +12,14 @@ import numpy as np
 from racegate.device.masks import prefix_mask
 from racegate.device.protocol import reads, writes
 from racegate.engine.model.bound import BoundBuffers
-from racegate.engine.model.padding import BLOCKS, STATE_BLOCKS, Padding, is_uniform_decode
+from racegate.engine.model.padding import (
+    BLOCKS,
+    STATE_BLOCKS,
+    STATE_WRITTEN,
+    WRITTEN,
+    Padding,
+    is_uniform_decode,
+)
 from racegate.engine.model.parts import ModelParts
 from racegate.engine.state.buffers import UploadedTwin
 from racegate.engine.state.setup import Setup
@@ -110,9 +117,12 @@ class Trespassing(Padding):
 
     def masks(self, shape: BatchShape) -> dict[str, int]:
         """All rows of the pools."""
+        blocks, state_blocks = map(prefix_mask, (self.engine.blocks, self.engine.state_blocks))
         return {
-            BLOCKS: prefix_mask(self.engine.blocks),
-            STATE_BLOCKS: prefix_mask(self.engine.state_blocks),
+            BLOCKS: blocks,
+            STATE_BLOCKS: state_blocks,
+            WRITTEN: blocks,
+            STATE_WRITTEN: state_blocks,
         }
 
 

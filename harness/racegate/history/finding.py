@@ -79,6 +79,7 @@ class Hazard(StrEnum):
     WRITE_AFTER_WRITE: of two values that are written the wrong one may stay
     REUSE: memory was freed and handed out again while an operation may still use it
     OUTSIDE: one access, beyond the memory that its kernel was given
+    UNINITIALISED: one access, of memory that nothing has written, and that what follows depends on
     VALUE_OF_ANOTHER: a value of another request or step is read, whatever the order
     WRONG_VALUE: a value is wrong, and no two accesses without an order are known for it
     """
@@ -88,6 +89,7 @@ class Hazard(StrEnum):
     WRITE_AFTER_WRITE = "write after write"
     REUSE = "reuse of memory"
     OUTSIDE = "access outside"
+    UNINITIALISED = "uninitialised read"
     VALUE_OF_ANOTHER = "value of another"
     WRONG_VALUE = "wrong value without a race"
 
@@ -199,7 +201,7 @@ class Race(msgspec.Struct, frozen=True, kw_only=True):
     def message(self) -> str:
         """The two accesses, and what would order them, in words."""
         verbs = ["writes" if side.is_write else "reads" for side in (self.first, self.second)]
-        if self.hazard is Hazard.OUTSIDE:
+        if self.hazard in (Hazard.OUTSIDE, Hazard.UNINITIALISED):
             return f"{self.first.label} {verbs[0]} {self.buffer} ({self.hazard}): {self.edge}"
         return (
             f"{self.first.label} {verbs[0]} and {self.second.label} {verbs[1]} {self.buffer}, and "

@@ -72,7 +72,6 @@ def missing_drafts(observations: Sequence[Observation]) -> int:
     for seen in observations:
         if seen.boundary is Boundary.SAMPLED and "drafts" in seen.values:
             # Of an engine in another process they are lists.
-            # Of an engine in another process they are lists.
             values = (seen.values["sampled"], seen.values["drafts"])
             listed = [x.tolist() if isinstance(x, np.ndarray) else x for x in values]
             for tokens, drafts in zip(*listed, strict=True):

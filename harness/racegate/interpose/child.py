@@ -184,7 +184,8 @@ class Child:
 
     def _make_queue(self, plan: Plan) -> WorkQueue:
         if self._rank is not None:
-            return RankQueue(plan.holds, self._rank, records=plan.is_recording)
+            guards, records = self.session.guards, plan.is_recording
+            return RankQueue(plan.holds, self._rank, records=records, guards=guards)
         made, settles, limit_s = self.installed.make_queue, plan.settles, plan.hold_limit_s
         told = stops_at(plan.debugger, is_program_file, self.session.own) if plan.debugger else None
         return made(plan.holds, settles=settles, limit_s=limit_s, on_landing=told)

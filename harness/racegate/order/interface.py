@@ -40,6 +40,8 @@ class Order(NamedTuple):
     adopt: (thread, lane of its or itself, clock, first byte, one past the last): what the clock
         knows of these bytes is known to all who know what the lane does now
     remove_memory, is_memory: of the memory that begins at a byte; that has a byte
+    unwritten: (first byte, one past the last, number of an event): what of one stretch nothing has
+        written since
     count_cells: what the shadow keeps: in C ranges of bytes that remember the same, in Python the
         accesses that are remembered
     """
@@ -64,4 +66,5 @@ class Order(NamedTuple):
     adopt: Callable[[int, int, list[int], int, int], None]
     remove_memory: Callable[[int], None]
     is_memory: Callable[[int], bool]
+    unwritten: Callable[[int, int, int], Ranges]
     count_cells: Callable[[], int]

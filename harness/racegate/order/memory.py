@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import msgspec
 
-from racegate.order.interface import Order, Stack
+from racegate.order.interface import Order, Ranges, Stack
 
 
 class Access(msgspec.Struct, frozen=True, gc=False):
@@ -47,6 +47,10 @@ class MemoryShadow:
     def is_known(self, address: int) -> bool:
         """Whether the address lies in memory that was added."""
         return self._order.is_memory(address)
+
+    def unwritten(self, low: int, high: int, since: int) -> Ranges:
+        """Those of the bytes that nothing has written since an event; of no memory none."""
+        return self._order.unwritten(low, high, since)
 
     def cells(self) -> int:
         """How many ranges are kept: what the shadow costs."""

@@ -158,6 +158,17 @@ class _PythonOrder:
     def is_memory(self, address: int) -> bool:
         return self._find(address) is not None
 
+    def unwritten(self, low: int, high: int, since: int) -> Ranges:
+        stretch = self._find(low)
+        if stretch is None or low >= high:
+            return ()
+        base = stretch.low
+        rows = mask_of([(low - base, min(high, stretch.high) - base)])
+        for touch in stretch.shadow.writes_over(rows):
+            if touch.event[0] > since:
+                rows &= ~touch.rows
+        return tuple((base + first, base + end) for first, end in ranges_of(rows))
+
     def count_cells(self) -> int:
         return sum(stretch.shadow.cells() for stretch in self._stretches)
 

@@ -133,6 +133,10 @@ class Shadow(Generic[Event]):
         lasts = (self._writes, *self._reads.values())
         return sum(len(last.listed) + len(last.indexed) for last in lasts)
 
+    def writes_over(self, rows: int) -> list[RowTouch[Event]]:
+        """The last writes of any of these rows."""
+        return self._writes.over(rows)
+
     def read(
         self, event: Event, lane: int, number: int, clock: Sequence[int], rows: int
     ) -> list[tuple[RowTouch[Event], int]]:

@@ -11,7 +11,14 @@ from typing import NamedTuple
 
 import msgspec
 
-from racegate.scenario.settings import Cascade, DrafterKind, DraftSampling, LayerKind
+from racegate.scenario.settings import (
+    CacheMode,
+    Cascade,
+    DrafterKind,
+    DraftSampling,
+    LayerKind,
+    TransferMode,
+)
 from racegate.scenario.spec import OwnScenario
 from racegate.scenario.strict import StrictStruct
 
@@ -106,6 +113,14 @@ def _nothing_attends(scenario: OwnScenario) -> _Ruling | None:
     return _Ruling("cascade", Cascade.OFF, "no layer attends")
 
 
+def _nothing_leaves(scenario: OwnScenario) -> _Ruling | None:
+    engine = scenario.engine
+    if engine.cache_mode is CacheMode.OFFLOAD or engine.transfers is TransferMode.STREAMS:
+        return None
+    because = f"cache mode {engine.cache_mode} leaves prefixes where they are"
+    return _Ruling("transfers", TransferMode.STREAMS, because)
+
+
 # In this order: what one settles, the next ones find settled.
 _RULES: tuple[Callable[[OwnScenario], _Ruling | None], ...] = (
     _no_drafter,
@@ -114,4 +129,5 @@ _RULES: tuple[Callable[[OwnScenario], _Ruling | None], ...] = (
     _draws_nothing,
     _unknown_lengths,
     _nothing_attends,
+    _nothing_leaves,
 )

@@ -111,6 +111,17 @@ class CacheMode(StrEnum):
         return self in (CacheMode.ALIGN, CacheMode.ALL)
 
 
+class TransferMode(StrEnum):
+    """What carries prefixes to host memory and back. thread: a thread that copies, and waits for
+    events itself; nic: what waits for nothing, so that the host posts in time and asks when it is
+    done. In both the host confirms each transfer late: when its blocks are needed.
+    """
+
+    STREAMS = "streams"
+    THREAD = "thread"
+    NIC = "nic"
+
+
 class GraphMode(StrEnum):
     """full_decode: steps in which every row decodes with all its drafts replay a captured graph
     piecewise: steps that fit replay what lies between attention layers, and launch these
@@ -237,6 +248,7 @@ class EngineSpec(StrictStruct, frozen=True, kw_only=True):
     """Configuration both engines obey (DEFINITION section 5).
 
     draft_sampling: random draws the drafts of drafter mtp, each from weights of its own
+    transfers: of cache mode offload
     capture_rows: batch sizes for which a graph is captured; a step takes the smallest that fits
     ranks: over so many the heads and the vocabulary are spread, each with an engine of its own
     """
@@ -246,6 +258,7 @@ class EngineSpec(StrictStruct, frozen=True, kw_only=True):
     drafter: DrafterKind = DrafterKind.SCRIPTED
     draft_sampling: DraftSampling = DraftSampling.GREEDY
     cache_mode: CacheMode = CacheMode.NONE
+    transfers: TransferMode = TransferMode.STREAMS
     rows_max: int = 8
     tokens_per_step_max: int = 64
     prefill_chunk_max: int = 64

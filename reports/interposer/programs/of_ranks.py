@@ -82,6 +82,13 @@ CASES = [
         public="pytorch/pytorch#180900",
     ),
     *_pair(
+        "fsdp_optimizer_hook",
+        name="torch",
+        faulty="2.11.0",
+        repaired="2.14.1",
+        public="pytorch/pytorch#180666",
+    ),
+    *_pair(
         "megatron_instances",
         name="megatron-core",
         faulty="0.15.2",

@@ -203,3 +203,22 @@ def one_runs_ahead_of_the_first(rank: int, ranks: int) -> None:
     if rank == 0:
         store.set("issued", "1")
     end()
+
+
+@program(Expected.SILENT)
+def copy_to_the_host_landed_for_another_rank(rank: int, ranks: int) -> None:
+    """Rank 0 needs what stands behind the copy, while the host of rank 1 is elsewhere."""
+    begin(rank)
+    store = dist.distributed_c10d._get_default_store()
+    x, kept = full(rank + 1, 1024), torch.zeros(1024).pin_memory()
+    dist.all_reduce(x)
+    kept.copy_(x, non_blocking=True)
+    dist.all_reduce(x)
+    if rank == 0:
+        torch.cuda.synchronize()
+        store.set("here", "1")
+    else:
+        store.wait(["here"])
+        torch.cuda.synchronize()
+    assert kept[0].item() == 3.0
+    end()

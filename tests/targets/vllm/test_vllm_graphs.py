@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from racegate.scenario.spec import Image
 from racegate.targets.vllm.inside.absent import AbsentObject, AbsentPackage
@@ -60,20 +61,36 @@ def test_a_step_of_the_first_runner_is_a_replay_if_no_forward_pass_ran(
 
 
 def test_the_second_runner_replays_what_its_buffers_hold() -> None:
+    """And what pads it: attention writes where the slots of all of its tokens say."""
     hollow: Any = Counted()
-    seen = watch(4)
-    buffers = SimpleNamespace(input_ids=Batch(range(8)), positions=Batch(range(8)))
+    seen = watch(3)
+    given: list[tuple[str, Any]] = []
+    seen.inner_on_device = lambda name, tensors: given.append((name, tensors))
+    lengths = torch.tensor([5, 0, 9, 9])
+    buffers = SimpleNamespace(
+        input_ids=Batch(range(8)),
+        positions=Batch(range(8)),
+        seq_lens=lengths,
+        query_start_loc=torch.tensor([0, 3, 3, 9, 9]),
+    )
+    slots = torch.tensor([[40, 41, 42, -1, 99]])
     manager = SimpleNamespace(run_fullgraph=lambda desc: "hidden", run_pw_graph=None)
     drafts = SimpleNamespace(run_fullgraph=lambda desc: "drafts")
     runner: Any = SimpleNamespace(
         cudagraph_manager=manager,
         input_buffers=buffers,
+        block_tables=SimpleNamespace(slot_mappings=slots),
         speculator=SimpleNamespace(prefill_cudagraph_manager=drafts, input_buffers=buffers),
     )
     watch_replays(seen, runner, hollow)
-    assert manager.run_fullgraph(SimpleNamespace(num_tokens=4)) == "hidden"
+    assert manager.run_fullgraph(SimpleNamespace(num_tokens=4, num_reqs=2)) == "hidden"
     assert drafts.run_fullgraph(SimpleNamespace(num_tokens=2)) == "drafts"
-    assert seen.counters == {"graph_replays": 1, "padded_rows": 0}
+    ((name, read),) = given
+    assert name == "padded graph"
+    assert {key: value.tolist() for key, value in read.items() if len(value)} == {
+        "slots": [[40, 41, 42, -1]], "seq_lens": [5, 0], "query_start": [0, 3, 3],
+    }  # fmt: skip
+    assert seen.counters == {"graph_replays": 1, "padded_rows": 1}
     assert [name for name, *_ in hollow.seen] == ["inputs of the model", "inputs of the drafter"]
     assert [tokens for _, tokens, _ in hollow.seen] == [[0, 1, 2, 3], [0, 1]]
 

@@ -8,8 +8,11 @@ from typing import Any
 
 import msgspec
 import pytest
+from typer.testing import CliRunner
 
 from bare_session import engine_session
+from racegate.cli.app import app
+from racegate.history.exit_code import ExitCode
 from racegate.interpose.outcome import Ending
 from racegate.scenario.expect import Expect
 from racegate.scenario.files import load_for
@@ -21,6 +24,7 @@ from racegate.targets.vllm.inside.scripted.model import config
 from racegate.targets.vllm.inside.standins import own_arguments
 from racegate.targets.vllm.inside.watch import RunnerWatch, watch_scheduler
 from racegate.targets.vllm.inside.watch_steps import watch_draws
+from racegate.targets.vllm.unmodelled import refusal_of
 from racegate.targets.vllm.wire import (
     DRAFTS_USUAL,
     CaptureMode,
@@ -176,6 +180,31 @@ def test_drafts_are_drawn_where_they_have_weights(made: tuple[Any, Any], count: 
     watch_draws(watch, second, lambda: ["A", "B"])
     second.sample_draft("hidden", draft_logits=made[1])
     assert watch.counters["drawn_drafts"] == 2 * count
+
+
+@pytest.mark.parametrize(
+    ("argument", "said"),
+    [
+        ("enable_lora=true", "LoRA is not judged"),
+        ("enable_sleep_mode=true", "sleep, wake and reload of weights are not judged"),
+        ('runner="pooling"', "pooling is not judged"),
+        ('convert="embed"', "pooling is not judged"),
+        ('model="state-spaces/mamba2-130m"', "Mamba2 and other layers are not judged"),
+        ('limit_mm_per_prompt={"image": 1}', "the encoder of images and its cache"),
+        ("tensor_parallel_size=2", "one rank is run"),
+    ],
+)
+def test_what_is_not_judged_is_refused_before_anything_starts(argument: str, said: str) -> None:
+    asked = ["vllm", "gate", "--release", "0.33.0", "--engine-arg", argument]
+    done = CliRunner().invoke(app, asked)
+    assert done.exit_code == ExitCode.BAD_INPUT
+    assert f"--engine-arg {argument.partition('=')[0]}: " in done.output
+    assert said in " ".join(done.output.split())
+
+
+def test_what_asks_for_nothing_is_not_refused() -> None:
+    plain = ("enable_lora=false", "tensor_parallel_size=1", 'runner="auto"', "block_size=32")
+    assert refusal_of(plain) == ""
 
 
 def test_arguments_of_the_engine_are_the_release_s_own() -> None:

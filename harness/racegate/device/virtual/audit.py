@@ -30,10 +30,11 @@ def run_audited(
     before = [copy.tobytes() for copy in copies]
     launch.kernel(backend, *copies, *launch.constants, **launch.scalars)
     for use, view, copy, old in zip(uses, views, copies, before, strict=True):
-        if copy.tobytes() == old:
+        new = copy.tobytes()
+        if new == old:
             continue
-        rows = _changed_rows(copy, old)
-        mask = use.known_mask
+        rows = _changed_rows(new, old, row_count=len(copy))
+        mask = use.written_mask
         allowed = (-1 if mask is None else mask) if use.is_write else 0
         if mask_of(rows.tolist()) & ~allowed:
             name = use.buffer.name
@@ -43,16 +44,18 @@ def run_audited(
 
 
 def _copy_of_declared(use: Use, view: np.ndarray) -> np.ndarray:
+    if not use.is_read:
+        unread = np.empty(view.shape, view.dtype)
+        unread.fill(poison_of(view.dtype))
+        return unread
     copy = np.array(view, order="C")
     mask = use.known_mask
-    if not use.is_read:
-        copy.fill(poison_of(copy.dtype))
-    elif mask is not None:
+    if mask is not None:
         hidden = [row for row in range(len(copy)) if not mask >> row & 1]
         copy[hidden] = poison_of(copy.dtype)
     return copy
 
 
-def _changed_rows(copy: np.ndarray, old: bytes) -> np.ndarray:
-    changed = np.frombuffer(copy.tobytes(), np.uint8) != np.frombuffer(old, np.uint8)
-    return np.flatnonzero(changed.reshape(len(copy), -1).any(axis=1))
+def _changed_rows(new: bytes, old: bytes, *, row_count: int) -> np.ndarray:
+    changed = np.frombuffer(new, np.uint8) != np.frombuffer(old, np.uint8)
+    return np.flatnonzero(changed.reshape(row_count, -1).any(axis=1))

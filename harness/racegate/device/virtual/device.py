@@ -40,11 +40,11 @@ class VirtualDevice(IssuingDevice[Run]):
     """See racegate.device.protocol.Device.
 
     lanes, chooser, dropped: see PendingQueues
-    memo: results of operations by content, shared between runs
+    backend: the kernels; memo: results of operations by content, shared between runs
     is_audited: every operation gets scratch copies in which undeclared rows are poison; touching
         one raises
     storages: all memory there is; reads: (content, rows) of every read by the host, and what every
-        query said; shown: stands for everything that observers were shown so far
+        query said
     """
 
     def __init__(
@@ -60,11 +60,13 @@ class VirtualDevice(IssuingDevice[Run]):
     ) -> None:
         queues = PendingQueues(lanes, recorder=recorder, chooser=chooser, dropped=dropped)
         super().__init__(lanes, queues, queues)
+        self.backend = backend
         self._memo = memo
+        self._before_access = queues.before_access
         self._launcher = Launcher(self.recorder, backend, is_audited=is_audited, memo=memo)
         self.storages: list[VirtualStorage] = []
         self.reads: list[tuple[int, int]] = []
-        self.shown = 0
+        self._shown = [0] * len(lanes)
         self._freed: FreedStorages[VirtualStorage] = FreedStorages()
 
     # What the protocol's methods mean is said there.
@@ -90,7 +92,7 @@ class VirtualDevice(IssuingDevice[Run]):
         storage = self._storage(shape, dtype)
         queues = self._queues
         is_watched = queues.stepped is not None or queues.chooser.watches_accesses
-        hook = queues.before_access if is_watched else None
+        hook = self._before_access if is_watched else None
         return HostBuffer(name, storage, self.recorder, reads=self.reads, before_access=hook)
 
     def _storage(self, shape: tuple[int, ...], dtype: DTypeLike) -> VirtualStorage:
@@ -193,7 +195,7 @@ class VirtualDevice(IssuingDevice[Run]):
 
         def run() -> None:
             result.fill([storage.rows(rows) for storage, rows in sources])
-            self._show([storage for storage, _ in sources])
+            self._show(stream, [storage for storage, _ in sources])
 
         self._look(stream, run)
         return result
@@ -205,11 +207,17 @@ class VirtualDevice(IssuingDevice[Run]):
         else:
             run()
 
-    def _show(self, storages: Sequence[VirtualStorage]) -> None:
-        """Observers are shown what is in there."""
+    def _show(self, stream: Stream, storages: Sequence[VirtualStorage]) -> None:
+        """Observers of the stream are shown what is in there."""
         if self._memo is not None:
             contents = [storage.content for storage in storages]
-            self.shown = self._memo.number("shown", self.shown, *contents)
+            at = stream.index - 1
+            self._shown[at] = self._memo.number("shown", self._shown[at], *contents)
+
+    @property
+    def shown(self) -> tuple[int, ...]:
+        """Of each stream, a number for everything that its observers were shown so far."""
+        return tuple(self._shown)
 
     def use_chooser(self, chooser: HoldChooser) -> None:
         """Other holds from here on, on a device that was gone back to."""

@@ -34,7 +34,7 @@ class Tape:
     """What was asked of a device, in parts. parts[0]: before the first was begun
 
     is_running: whether what is asked is written down; is_whole: nothing was asked that cannot be
-    done again: flags, meetings of ranks
+    done again: flags
     """
 
     def __init__(self) -> None:
@@ -125,7 +125,16 @@ class TapedDevice(VirtualDevice):
 
     def arrive(self, stream: Stream, arrival: Version) -> None:
         super().arrive(stream, arrival)
-        self.tape.miss()
+        self.tape.add(partial(self._queues.come, stream, arrival))
+
+    def wait_arrival(self, stream: Stream, arrival: Version, edge: Edge, *, step: int) -> None:
+        super().wait_arrival(stream, arrival, edge, step=step)
+        if not self._queues.is_kept(edge):
+            return
+        if not arrival.is_done:
+            # It may have come in an earlier run of the tape: here it has not, held or not.
+            self.tape.add(partial(arrival.begin, is_done=False))
+        self.tape.add(partial(self._queues.hold_back, stream, arrival))
 
     def mark(self, alias: str, *, step: int) -> None:
         super().mark(alias, step=step)
@@ -148,7 +157,7 @@ class TapedDevice(VirtualDevice):
         self, stream: Stream, parts: Sequence[tuple[DeviceBuffer, Rows]]
     ) -> VirtualSnapshot:
         taken = super().snapshot(stream, parts)
-        show = partial(self._show, [storage_of(buffer) for buffer, _ in parts])
+        show = partial(self._show, stream, [storage_of(buffer) for buffer, _ in parts])
         self.tape.add(partial(self._look, stream, show))
         return taken
 

@@ -259,12 +259,12 @@ class AlignCache:
         self, name: str, shape: BatchShape, layers: Sequence[int], places: dict[str, Use]
     ) -> None:
         """States from source to target, windows from window_source at offset to target."""
-        mask = shape.state_blocks
+        mask, written = shape.state_blocks, shape.state_written
         for index in layers:
             self._setup.kernels.launch_kernel(
                 "migrate_states",
                 {
-                    "state": updates(self._model.states[index], mask=mask),
+                    "state": updates(self._model.states[index], mask=mask, written=written),
                     "source": places["source"],
                     "target": places["target"],
                 },
@@ -274,7 +274,7 @@ class AlignCache:
             self._setup.kernels.launch_kernel(
                 "migrate_windows",
                 {
-                    "window": updates(self._model.conv_windows[index], mask=mask),
+                    "window": updates(self._model.conv_windows[index], mask=mask, written=written),
                     "source": places["window_source"],
                     "target": places["target"],
                     "offset": places["offset"],

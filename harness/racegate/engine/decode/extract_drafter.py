@@ -45,7 +45,7 @@ class ExtractDrafter:
                 "hidden": reads(work.hidden, shape.tokens),
                 "sampled": reads(sampled, shape.rows),
                 "entries": writes(self._entries, shape.tokens),
-                "cache": updates(self.cache, mask=shape.blocks),
+                "cache": updates(self.cache, mask=shape.blocks, written=shape.written),
                 "drafts": writes(outputs.drafts, shape.rows, own=view.owners),
             },
             name="draft",

@@ -41,7 +41,7 @@ class NgramDrafter:
                 "positions": reads(work.positions, shape.tokens),
                 "last_index": reads(work.last_index, shape.rows),
                 "block_table": reads(inputs.block_table.gpu, shape.rows),
-                "cache": updates(self.cache, mask=shape.blocks),
+                "cache": updates(self.cache, mask=shape.blocks, written=shape.written),
                 "drafts": writes(outputs.drafts, shape.rows, own=view.owners),
             },
             name="draft",

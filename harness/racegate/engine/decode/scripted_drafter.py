@@ -60,7 +60,7 @@ class ScriptedDrafter:
                 "block_table": reads(inputs.block_table.gpu, shape.rows),
                 "request_index": reads(inputs.request_index.gpu, shape.rows),
                 "accept_target": reads(inputs.accept_target.gpu, shape.rows),
-                "cache": updates(self.cache, mask=shape.blocks),
+                "cache": updates(self.cache, mask=shape.blocks, written=shape.written),
                 "drafts": writes(outputs.drafts, shape.rows, own=view.owners),
             },
             name="draft",

@@ -12,7 +12,7 @@ from __future__ import annotations
 from racegate.device.protocol import Graph
 from racegate.engine.model.bound import BoundBuffers
 from racegate.engine.model.model import Model
-from racegate.engine.model.padding import BLOCKS, STATE_BLOCKS, Padding
+from racegate.engine.model.padding import BLOCKS, STATE_BLOCKS, STATE_WRITTEN, WRITTEN, Padding
 from racegate.engine.model.parts import ModelParts
 from racegate.engine.model.stretches import Stretch, pieces_of, whole
 from racegate.engine.state.setup import Setup
@@ -66,6 +66,8 @@ class ForwardPass:
             tokens=size * self._width,
             blocks=BLOCKS,
             state_blocks=STATE_BLOCKS,
+            written=WRITTEN,
+            state_written=STATE_WRITTEN,
         )
         graph: Graph
         with self._setup.device.capture(self._setup.compute, f"{name}.{size}") as graph:

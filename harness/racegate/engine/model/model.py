@@ -164,8 +164,12 @@ class Model:
             layer,
             {
                 **self._peers.residual(work.hidden, shape.tokens),
-                "state": updates(self.states[index], mask=shape.state_blocks),
-                "window": updates(self.conv_windows[index], mask=shape.state_blocks),
+                "state": updates(
+                    self.states[index], mask=shape.state_blocks, written=shape.state_written
+                ),
+                "window": updates(
+                    self.conv_windows[index], mask=shape.state_blocks, written=shape.state_written
+                ),
                 "state_table": reads(bound.window_table, rows),
                 "query_start": reads(inputs.query_start.gpu, rows + 1),
                 "accepted": reads(accepted, rows),
@@ -185,7 +189,7 @@ class Model:
             layers.attention_layer,
             {
                 **self._peers.residual(work.hidden, shape.tokens),
-                "cache": updates(self.caches[index], mask=shape.blocks),
+                "cache": updates(self.caches[index], mask=shape.blocks, written=shape.written),
                 "block_table": reads(inputs.block_table.gpu, rows),
                 "query_start": reads(inputs.query_start.gpu, rows + 1),
                 "seq_lens": reads(work.seq_lens, rows),

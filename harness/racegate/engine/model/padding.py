@@ -23,6 +23,7 @@ from racegate_kernels.numerics import Array
 
 # The row masks that captured footprints name.
 BLOCKS, STATE_BLOCKS = "blocks", "state_blocks"
+WRITTEN, STATE_WRITTEN = "written blocks", "written state_blocks"
 
 
 def is_uniform_decode(view: StepView, *, width: int) -> bool:
@@ -83,8 +84,13 @@ class Padding:
 
     def masks(self, shape: BatchShape) -> dict[str, int]:
         """The rows of the pools that a step's replay touches: pad rows touch none."""
-        assert not isinstance(shape.blocks, str) and not isinstance(shape.state_blocks, str)
-        return {BLOCKS: shape.blocks, STATE_BLOCKS: shape.state_blocks}
+        masks = {
+            BLOCKS: shape.blocks,
+            STATE_BLOCKS: shape.state_blocks,
+            WRITTEN: shape.written,
+            STATE_WRITTEN: shape.state_written,
+        }
+        return {name: mask for name, mask in masks.items() if not isinstance(mask, str)}
 
     def pad_tokens(
         self, step: int, rows: tuple[int, int], tokens: tuple[int, int], stride: int

@@ -70,7 +70,9 @@ class Runner:
             self._idle(plan)
             return None
         batch.move(plan)
-        view = view_step(plan, batch.names(), batch.states, self._prev)
+        view = view_step(
+            plan, batch.names(), batch.states, self._prev, engine=self._setup.scenario.engine
+        )
         self._fill_blocks(plan, view)
         self._prepare(view)
         self._run_model(view)
@@ -89,7 +91,7 @@ class Runner:
     def _fill_blocks(self, plan: StepPlan, view: StepView) -> None:
         """New blocks become zeros, or what was saved."""
         fresh, store = self._stages.fresh, self._stages.store
-        store.release_blocks(plan.step)
+        store.release_blocks(plan)
         fresh.zero(plan.step)
         if fresh.zeroes:
             self._probe.zeroed(view)

@@ -158,6 +158,38 @@ FORWARD_AFTER_LOAD = Edge(
     reason="the request would go on from what the blocks held before",
     first=("h2d:load.*",),
 )
+SAVE_POSTED = Edge(
+    name="save-posted",
+    before="the forward pass and the drafter of a prefill chunk",
+    after="the host posting d2h:save.* to a NIC, which waits for nothing",
+    buffers=_POOLS,
+    reason="the store would keep states from before the chunk, for a later hit to go on from",
+    second=("d2h:save.*",),
+)
+SAVE_CONFIRMED = Edge(
+    name="save-confirmed",
+    before="d2h:save.* of a thread or a NIC",
+    after="work on the blocks' next owner that the host issues, and loads of what was saved",
+    buffers=(*_POOLS, "saved_*"),
+    reason="the store would keep what the blocks' next owner writes",
+    first=("d2h:save.*",),
+)
+LOAD_POSTED = Edge(
+    name="load-posted",
+    before="work in flight of the blocks' last owner, and their zeroing",
+    after="the host posting h2d:load.* to a NIC, which waits for nothing",
+    buffers=_POOLS,
+    reason="what was loaded would be overwritten by the last owner's step, or zeroed",
+    second=("h2d:load.*",),
+)
+LOAD_CONFIRMED = Edge(
+    name="load-confirmed",
+    before="h2d:load.* of a thread or a NIC",
+    after="the host issuing state migrations and the forward pass",
+    buffers=_POOLS,
+    reason="the request would go on from what the blocks held before",
+    first=("h2d:load.*",),
+)
 
 DRAFTS_COPY_AFTER_DRAFTER = Edge(
     name="drafts-copy-after-drafter",
@@ -224,6 +256,10 @@ EDGES = (
     REUSE_AFTER_SAVE,
     LOAD_AFTER_RELEASE,
     FORWARD_AFTER_LOAD,
+    SAVE_POSTED,
+    SAVE_CONFIRMED,
+    LOAD_POSTED,
+    LOAD_CONFIRMED,
     COUNT_COPY_AFTER_KERNEL,
     VALID_COUNT_LANDED,
     COUNT_RELEASE,

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from racegate.scenario.settings import CacheMode, Layout, Planning
+from racegate.scenario.settings import CacheMode, Layout, Planning, TransferMode
 from racegate.scenario.spec import OwnScenario
 
 
 class Lane(StrEnum):
     """compute: preparation copies, kernels, drafter; output: tokens to the host; counts: valid
     counts to a host that keeps rows; plan: positions and slots; load, save: prefixes from and to
-    the store; drafts: drafts to the host, for grammar masks.
+    the store, copier: both, one after the other; drafts: drafts to the host, for grammar masks.
     """
 
     COMPUTE = "compute"
@@ -20,6 +20,7 @@ class Lane(StrEnum):
     PLAN = "plan"
     LOAD = "load"
     SAVE = "save"
+    COPIER = "copier"
     DRAFTS = "drafts"
 
 
@@ -39,7 +40,8 @@ def lanes_of_rank(scenario: OwnScenario) -> tuple[str, ...]:
     if scenario.engine.planning is Planning.SIDE_STREAM:
         lanes.append(Lane.PLAN)
     if scenario.engine.cache_mode is CacheMode.OFFLOAD:
-        lanes += [Lane.LOAD, Lane.SAVE]
+        is_thread = scenario.engine.transfers is TransferMode.THREAD
+        lanes += [Lane.COPIER] if is_thread else [Lane.LOAD, Lane.SAVE]
     if any(request.grammar_modulus for request in scenario.requests):
         lanes.append(Lane.DRAFTS)
     return tuple(lane.value for lane in lanes)

@@ -19,6 +19,7 @@ class BatchShape:
     rows, tokens: counts
     blocks, state_blocks: bit masks of the attention and state blocks the step may touch; for a
         captured pass the names under which a replay gives them
+    written, state_written: of those that it may write
     """
 
     step: int
@@ -26,6 +27,8 @@ class BatchShape:
     tokens: int
     blocks: RowMask
     state_blocks: RowMask
+    written: RowMask
+    state_written: RowMask
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

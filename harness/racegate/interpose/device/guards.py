@@ -8,6 +8,8 @@ the host has waited for the operation.
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -91,14 +93,29 @@ class Guards:
 
     def settle(self) -> None:
         """What this thread touched it has touched: the pages that it lifted close again."""
-        if not self.has_lifted:
-            return
+        if self.has_lifted:
+            self._settle(self._guards)
+
+    @contextmanager
+    def landing(self, lane: int, number: int) -> Iterator[None]:
+        """This thread does an operation that was issued before: its pages stand open meanwhile."""
         thread = threading.get_ident()
-        settled = [guard for guard in self._guards if thread in guard.lifters]
+        closed = [guard for guard in self._guards if thread not in guard.lifters]
+        for guard in closed:
+            if guard.lane == lane and guard.number >= number:
+                self.lift(guard.low, guard.high)
+        try:
+            yield
+        finally:
+            self._settle(closed)
+
+    def _settle(self, guards: list[_Guard]) -> None:
+        thread = threading.get_ident()
+        settled = [guard for guard in guards if thread in guard.lifters]
         for guard in settled:
             guard.lifters.discard(thread)
         self.has_lifted = any(guard.lifters for guard in self._guards)
-        self._close_again(settled)
+        self._close_again([guard for guard in settled if guard in self._guards])
 
     def drop(self, low: int, high: int) -> None:
         """These bytes are the device's own work from now on, or are no more."""

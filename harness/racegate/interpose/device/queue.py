@@ -15,6 +15,7 @@ import msgspec
 
 from racegate.history.schedule import FORCED, Hold, Holds
 from racegate.interpose.device.copies import Copy, CopyBatch, is_late, sleep, whole
+from racegate.interpose.device.guards import Guards
 from racegate.order.clocks import Clock, knows
 
 Work = Callable[[], object]  # what an operation does; what it returns is of no use
@@ -140,10 +141,18 @@ class Queue:
     """The work of the virtual device, as `WorkQueue` says."""
 
     def __init__(
-        self, holds: Holds = (), *, on_landing: Callable[[str], None] | None = None
+        self,
+        holds: Holds = (),
+        *,
+        on_landing: Callable[[str], None] | None = None,
+        guards: Guards | None = None,
     ) -> None:
-        """on_landing: is told the label of each operation that a hold kept back, when it has run"""
+        """on_landing: is told the label of each operation that a hold kept back, when it has run
+
+        guards: pages that operations closed, which what is late touches itself
+        """
         self.holds = holds
+        self._guards = guards
         self._on_landing = on_landing
         self.expired: dict[str, int] = {}
         # Those that may still keep something back: of one operation, by its label, or of many.
@@ -215,9 +224,17 @@ class Queue:
         ready = [node for node in self._pending if knows(clock, node.lane, node.number)]
         self._pending = [node for node in self._pending if node not in ready]
         for node in ready:
-            node.run()
+            self._land(node)
         self._follow()
         self._tell(ready)
+
+    def _land(self, node: QueuedWork) -> None:
+        """Does what was kept back."""
+        if self._guards is None or not self._guards.has_any():
+            node.run()
+            return
+        with self._guards.landing(node.lane, node.number):
+            node.run()
 
     def _tell(self, ran: list[QueuedWork]) -> None:
         if self._on_landing is not None:
@@ -254,7 +271,7 @@ class Queue:
     def force_all(self) -> None:
         ready, self._pending = self._pending, []
         for node in ready:
-            node.run()
+            self._land(node)
         self._tell(ready)
 
     def _follow(self) -> None:
@@ -268,5 +285,5 @@ class Queue:
             if node.until or behind:
                 waiting.append(node)
             else:
-                node.run()
+                self._land(node)
         self._pending = waiting

@@ -162,8 +162,7 @@ class Session:
         if not self.is_recording and self.is_bare:
             return ()
         frames = self._walk(frame)
-        if not frames and threading.get_ident() != self._main:
-            # a backward pass runs in a thread without Python frames
+        if not frames and threading.get_ident() != self._main:  # a backward pass has no own ones
             caller = self.host_threads.caller()
             if caller is not None:
                 frames = self._walk(sys._current_frames().get(caller.ident))
@@ -196,6 +195,7 @@ class Session:
         if is_unseen and self.queue.has_pending():
             self.force_stream(stream)
         if is_unseen or (not self.is_recording and self.is_bare):
+            self.allocation_sites.hide(writes if self.is_recording else ())
             if run is not None:
                 run()
             return ""
@@ -208,8 +208,7 @@ class Session:
             recorder, is_eager = self.recorder, self.queue.is_eager
             label = recorder.label(kind, stack)
             if not is_eager:
-                own = recorder.lanes.of(self.thread_lane(), lane)
-                self._reach(label, reads, writes, own)
+                self._reach(label, reads, writes, recorder.lanes.of(self.thread_lane(), lane))
             seen = (reads, writes) if self.is_recording else ((), ())
             lane = recorder.issue(self.thread_lane(), lane, label, stack, *seen)
             if is_eager and run is not None and not is_late(run):
@@ -368,7 +367,8 @@ class Session:
 
     def handed_out(self, low: int, size: int, stack: Stack) -> None:
         """An allocator gave this thread memory of the device, on the current stream."""
-        self.allocation_sites.add(low, size, self.recorder.events, stack)
+        is_unseen = not self.is_recording or self.off_record.depth > 0
+        self.allocation_sites.add(low, size, self.recorder.events, stack, is_unseen=is_unseen)
         if self.host_threads.acting and self.is_recording:
             lane = self.stream_lane(current_stream())
             self.recorder.handed_out(self.thread_lane(), low, low + size, stream=lane)

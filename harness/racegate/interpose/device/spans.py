@@ -130,11 +130,32 @@ class AllocationSites:
         self._bases: list[int] = []
         self._sites: dict[int, tuple[int, int, Stack]] = {}
         self._earlier: dict[int, tuple[tuple[int, int, Stack], ...]] = {}
+        self._unseen: set[int] = set()
 
-    def add(self, base: int, size: int, index: int, stack: Stack) -> None:
-        """A tensor's memory begins to be its own. index: of the event that came before."""
+    def add(
+        self, base: int, size: int, index: int, stack: Stack, *, is_unseen: bool = False
+    ) -> None:
+        """A tensor's memory begins to be its own. index: of the event that came before; is_unseen:
+        nobody writes down what is done with it
+        """
         with self._lock:
             self._add(base, base + size, index, stack)
+            (self._unseen.add if is_unseen else self._unseen.discard)(base)
+
+    def hide(self, ranges: Ranges) -> None:
+        """Bytes are written by what nobody writes down."""
+        for low, high in ranges:
+            self._unseen.update(base for base, _, _ in self.within(low, high))
+
+    def within(self, low: int, high: int) -> list[tuple[int, int, int]]:
+        """(first byte, one past the last, index) of the owners of bytes that hold only what was
+        written down since.
+        """
+        with self._lock:
+            at = max(0, bisect_right(self._bases, low) - 1)
+            bases = self._bases[at : bisect_left(self._bases, high)]
+            sites = [(base, *self._sites[base][:2]) for base in bases if base not in self._unseen]
+        return [site for site in sites if site[1] > low]
 
     def _add(self, base: int, end: int, index: int, stack: Stack) -> None:
         known = self._sites.get(base)

@@ -19,6 +19,7 @@ from racegate.interpose.kernels.interpreted.accesses import (
     LaunchJudged,
     LaunchRace,
     Noted,
+    ProgramAccess,
     ranges_of,
 )
 from racegate.interpose.kernels.interpreted.bounds import OutsideError, given_memory
@@ -36,6 +37,15 @@ from racegate.interpose.kernels.interpreted.libdevice import compute_extern
 from racegate.interpose.kernels.interpreted.noting import AccessWatch, uses_atomics
 from racegate.interpose.kernels.interpreted.programs import judge_programs, races_beyond
 from racegate.interpose.kernels.interpreted.reductions import combine_slices
+from racegate.interpose.kernels.interpreted.unwritten import (
+    LINES_MAX,
+    UnwrittenAccess,
+    UnwrittenMemory,
+    by_line,
+    depends,
+    race_of_line,
+    unwritten_in,
+)
 from racegate.interpose.kernels.memo import Call, Memo, call_of
 from racegate.interpose.kernels.narrow_floats import compute_narrow_floats
 from racegate.interpose.native.streams import current_stream
@@ -51,6 +61,7 @@ _FAILURES = (
 BY_ATOMICS = "lines of launches that atomic operations order in the two orders that were run"
 NOT_TURNED = "launches with atomic operations that were run in one order of their programs"
 MAY_BE_ORDERED = "lines of launches that a volatile load, or too many atomic operations, may order"
+BY_VALUE = "lines of launches by which values of memory that nothing has written come to others"
 MAY_MEET = "lines of a program whose order is a matter of how it is compiled"
 LANES_SKIPPED = "accesses of a program that were not compared lane by lane (too many)"
 _WARPS = 4  # of a program, where a launch does not say
@@ -66,6 +77,22 @@ class _Kernel(NamedTuple):
     name: str
     place: Frame
     may_turn: bool
+
+
+class _Given(NamedTuple):
+    """Memory of a launch's arguments. bounds: None if it is not known"""
+
+    bounds: Ranges | None
+    unwritten: UnwrittenMemory
+
+
+class _Launch(NamedTuple):
+    """A launch that was made. run: makes it again; writes: what it has written"""
+
+    kernel: _Kernel
+    run: Callable[[], Any]
+    given: _Given
+    writes: Ranges
 
 
 class TritonKernels:
@@ -189,11 +216,12 @@ class TritonKernels:
                 if call is not None:
                     self._to_cpu(args, kwargs)  # opens the pages that it may touch
                 again = partial(run, args, kwargs)
-                bounds = given_memory((*args, *kwargs.values()))
-                result, reads, writes = self._run(kernel, again, call, bounds)
+                memory = self._given((*args, *kwargs.values()))
+                result, reads, writes = self._run(kernel, again, call, memory)
                 known = races_beyond(self._notes.beyond)
                 known += self._follow(kernel, stream, begins_early=bool(kwargs.get("launch_pdl")))
-                self._judge(kernel, again, known, warps=kwargs.get("num_warps") or _WARPS)
+                launch = _Launch(kernel, again, memory, writes)
+                self._judge(launch, known, warps=kwargs.get("num_warps") or _WARPS)
             session.issue(kind, stream, reads, writes, None)
             self._dependent.issued(stream, self._last_on(stream))
             return result
@@ -218,7 +246,7 @@ class TritonKernels:
         return None
 
     def _run(
-        self, kernel: _Kernel, run: Callable[[], Any], call: Call | None, bounds: Ranges | None
+        self, kernel: _Kernel, run: Callable[[], Any], call: Call | None, given: _Given
     ) -> tuple[Any, Ranges, Ranges]:
         memo, notes = self._memo if call is not None else None, self._notes
         if memo is not None and call is not None:
@@ -228,7 +256,13 @@ class TritonKernels:
             memo.begin()
         noted: list[Noted] = []
         is_judged = self._session.is_recording
-        notes.begin(noted, is_judged=is_judged, may_turn=kernel.may_turn, bounds=bounds)
+        notes.begin(
+            noted,
+            is_judged=is_judged,
+            may_turn=kernel.may_turn,
+            bounds=given.bounds,
+            unwritten=given.unwritten.bytes,
+        )
         has_ended = False
         try:
             result = run()
@@ -256,17 +290,24 @@ class TritonKernels:
         """All that the device reaches."""
         return merged((span.base, span.end) for span in self._session.spans)
 
+    def _given(self, values: Sequence[Any]) -> _Given:
+        """The memory of a launch's arguments."""
+        session, bounds = self._session, given_memory(values)
+        if bounds is None or not session.is_recording or self._on_launch is None:
+            return _Given(bounds, UnwrittenMemory())
+        sites, shadow = session.allocation_sites, session.recorder.memory
+        return _Given(bounds, unwritten_in(bounds, sites, shadow))
+
     def _last_on(self, stream: int) -> int:
         """The number of what this thread gave a stream last."""
         session, lanes = self._session, self._session.recorder.lanes
         return lanes.number(lanes.of(session.thread_lane(), session.stream_lane(stream)))
 
-    def _judge(
-        self, kernel: _Kernel, run: Callable[[], Any], known: Sequence[LaunchRace], *, warps: int
-    ) -> None:
+    def _judge(self, launch: _Launch, known: Sequence[LaunchRace], *, warps: int) -> None:
         """Whether two accesses race in the launch that has just run. known: what was found in it
         before
         """
+        kernel, loads = launch.kernel, () if self._notes.beyond else self._notes.unwritten
         touches, not_seen = self._notes.take(), self._session.not_seen
         if not touches or self._on_launch is None:
             return
@@ -274,19 +315,49 @@ class TritonKernels:
         races, untold = [*known, *found.races, *lanes.races], found.untold
         if kernel.may_turn and found.ordered:
             try:
-                turned = judge_programs(self._notes.turned(run), warps)
+                again = self._notes.turned(launch.run, launch.writes)
+                turned = judge_programs(again, warps)
             except self._turning_fails:
                 not_seen[NOT_TURNED] += 1
             else:
                 races, untold = [*races, *turned.races], untold + turned.untold
                 not_seen[BY_ATOMICS] += found.ordered
+        uninitialised, by_value = self._try_unwritten(launch, loads, touches)
+        races += uninitialised
         for what, count in (
-            (MAY_BE_ORDERED, untold), (MAY_MEET, lanes.untold), (LANES_SKIPPED, lanes.skipped),
+            (BY_VALUE, by_value), (MAY_BE_ORDERED, untold), (MAY_MEET, lanes.untold),
+            (LANES_SKIPPED, lanes.skipped),
         ):  # fmt: skip
             if count:
                 not_seen[what] += count
         programs = len({touch.program for touch in touches})
-        self._tell(kernel, races, programs=programs, untold=untold + lanes.untold)
+        self._tell(kernel, races, programs=programs, untold=untold + lanes.untold + by_value)
+
+    def _try_unwritten(
+        self,
+        launch: _Launch,
+        loads: Sequence[UnwrittenAccess],
+        touches: Sequence[ProgramAccess],
+    ) -> tuple[list[LaunchRace], int]:
+        """What depends on memory that nothing has written, and how many lines that load it may be
+        right all the same.
+        """
+        races, untold = [], 0
+        for number, line in enumerate(by_line(loads, touches).values()):
+            try:
+                race, is_used = None, number >= LINES_MAX
+                if not is_used:
+                    bounds = launch.given.bounds or ()
+                    tried = self._notes.varied(launch.run, launch.writes, line, bounds)
+                    race = race_of_line(tried, touches, launch.given.unwritten.whole)
+                    is_used = depends(tried)
+            except self._turning_fails:
+                is_used = True
+            if race is not None:
+                races.append(race)
+            elif is_used:
+                untold += 1
+        return races, untold
 
     def _tell(
         self, kernel: _Kernel, races: Sequence[LaunchRace], *, programs: int = 0, untold: int = 0

@@ -26,7 +26,9 @@ def is_ours(error: BaseException) -> bool:
 
 def missing_for(error: BaseException | None) -> str:
     """What this machine lacks that the program's compiled regions need; empty if it is not that."""
-    while error is not None:
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:  # who raises a cause again makes a circle
+        seen.add(id(error))
         if type(error).__name__ == "InvalidCxxCompiler":
             return (
                 "a region of torch.compile with a part on the CPU (it needs a C++ compiler, g++ or "

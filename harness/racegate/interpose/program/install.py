@@ -71,7 +71,7 @@ class Installed:
 
         on_landing: see Queue
         """
-        return Queue(holds, on_landing=on_landing)
+        return Queue(holds, on_landing=on_landing, guards=self.session.guards)
 
     def read(self, value: object) -> tuple[bytes, str]:
         """The bytes of an observed value, and how to show them."""

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from racegate.history.schedule import Holds
 from racegate.interpose.device.copies import LateWork
+from racegate.interpose.device.guards import Guards
 from racegate.interpose.device.queue import Queue, QueuedWork, Work
 from racegate.interpose.ranks.group.collectives import GroupOperation
 from racegate.interpose.ranks.group.messages import WaiterKind
@@ -69,8 +70,10 @@ class RankQueue(Queue):
     end: who waits for what is forced: behind the end of the script no host does
     """
 
-    def __init__(self, holds: Holds, others: OtherRanks, *, records: bool) -> None:
-        super().__init__(holds)
+    def __init__(
+        self, holds: Holds, others: OtherRanks, *, records: bool, guards: Guards | None = None
+    ) -> None:
+        super().__init__(holds, guards=guards)
         self._others = others
         self._records = records
         self._targets: list[QueuedWork] = []
@@ -143,7 +146,7 @@ class RankQueue(Queue):
 
     def _do(self, node: QueuedWork) -> None:
         self._pending.remove(node)
-        node.run()
+        self._land(node)
         if not isinstance(node.run, GroupWork):
             self._tell([node])
 

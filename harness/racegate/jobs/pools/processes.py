@@ -5,17 +5,20 @@ them, and end by themselves if the driver is gone.
 from __future__ import annotations
 
 import ctypes
+import gc
 import multiprocessing
 import os
+import pickle
 import signal
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from typing import TypeVar
 
+from racegate.jobs.pools.collecting import collect_from_here_on
 from racegate.jobs.pools.driver import DrivenPool, GoneError, Ready, said_of
 from racegate.jobs.pools.pool import MakeWorker, Task, Worker, worked
 
@@ -66,8 +69,10 @@ class ProcessTransport:
         context = multiprocessing.get_context("spawn")
         pipe, its_end = context.Pipe()
         signs = context.RawValue(ctypes.c_uint64)
+        # The maker is read by `_serve`, for with it all is imported that a worker needs.
+        arguments = (pickle.dumps(make), number, its_end, signs)
         process = context.Process(
-            target=_serve, args=(make, number, its_end, signs), name=f"worker {number}", daemon=True
+            target=_serve, args=arguments, name=f"worker {number}", daemon=True
         )
         # A worker leaves Ctrl-C to its driver from its first moment, also while it is imported.
         blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
@@ -105,14 +110,16 @@ def _how_it_ended(exit_code: int | None) -> str:
     return f"ended with exit code {exit_code} (its error is above)"
 
 
-def _serve(make: MakeWorker[T, R], number: int, pipe: Connection, signs: ctypes.c_uint64) -> None:
-    """In a worker process: tasks until there are no more, or the driver is gone."""
+def _serve(make: bytes, number: int, pipe: Connection, signs: ctypes.c_uint64) -> None:
+    """In a worker process: tasks until there are no more, or the driver is gone. make: pickled"""
+    gc.disable()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_driver, daemon=True).start()
-    made: list[Worker[T, R]] = []
+    made: list[Worker[object, object]] = []
 
     def start() -> Ready:
-        made.append(make(number))
+        made.append(pickle.loads(make)(number))
+        collect_from_here_on()
         return Ready()
 
     def say_alive() -> None:
@@ -121,16 +128,15 @@ def _serve(make: MakeWorker[T, R], number: int, pipe: Connection, signs: ctypes.
     pipe.send(said_of(start))
     if not made:
         return
-    tasks: Iterator[Task[T]] = iter(partial(_next_task, pipe), None)
-    for task in tasks:
+    for task in iter(partial(_next_task, pipe), None):
         pipe.send(said_of(partial(worked, made[0], task.content, say_alive)))
     pipe.send(said_of(made[0].end))
 
 
-def _next_task(pipe: Connection) -> Task[T] | None:
+def _next_task(pipe: Connection) -> Task[object] | None:
     """None if there are no more. Ends the process if the driver is gone."""
     try:
-        task: Task[T] | None = pipe.recv()
+        task: Task[object] | None = pipe.recv()
     except EOFError:
         raise SystemExit(1) from None
     return task

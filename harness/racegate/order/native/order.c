@@ -8,6 +8,8 @@
 #include "lanes.h"
 #include "python_api.h"
 
+PyObject *racegate_union_of(PyObject *pairs); /* ranges.c */
+
 /* One operation of a stream, or one host access; kept for as long as a byte remembers it. Who knows the number `also` of
    the lane `also_lane` knows it too: memory went from hand to hand. */
 struct access { word index, number, also; uint32_t lane, also_lane, holders; PyObject *label, *stack; };
@@ -372,6 +374,26 @@ FUNCTION(adopt, 5) { /* a thread, a lane of its (its own, or on a stream), a clo
     return none();
 }
 FUNCTION(is_memory, 1) { return PyBool_FromLong(find(order, get(args[0])) != NULL); }
+FUNCTION(unwritten, 3) { /* first byte, one past the last, an event: what nothing has written since */
+    word low = get(args[0]), high = get(args[1]), since = get(args[2]);
+    struct stretch *stretch = find(order, low);
+    PyObject *pairs = PyList_New(0);
+    if (stretch && high > stretch->high) high = stretch->high;
+    for (size_t i = stretch ? cell_of(stretch, low) : 0; stretch && pairs && i < stretch->count; i++) {
+        const struct cell *cell = &stretch->cells[i];
+        if (cell->low >= high) break;
+        if (cell->write && cell->write->index > since) continue;
+        PyObject *pair = PyTuple_New(2);
+        if (!pair) break;
+        PyTuple_SetItem(pair, 0, number_of(cell->low > low ? cell->low : low));
+        PyTuple_SetItem(pair, 1, number_of(cell->high < high ? cell->high : high));
+        PyList_Append(pairs, pair);
+        Py_DecRef(pair);
+    }
+    PyObject *ranges = pairs ? racegate_union_of(pairs) : NULL;
+    if (pairs) Py_DecRef(pairs);
+    return ranges;
+}
 FUNCTION(count_cells, 0) {
     size_t count = 0;
     (void)args;
@@ -394,7 +416,7 @@ static struct method METHODS[] = {
     {"record", record, FAST, NULL}, {"stream_clock", stream_clock, FAST, NULL}, {"issue", issue, FAST, NULL},
     {"host", host, FAST, NULL}, {"latest", latest, FAST, NULL}, {"is_watched", is_watched, FAST, NULL}, {"add_memory", add_memory, FAST, NULL},
     {"adopt", adopt, FAST, NULL}, {"remove_memory", remove_memory, FAST, NULL}, {"is_memory", is_memory, FAST, NULL},
-    {"count_cells", count_cells, FAST, NULL},
+    {"unwritten", unwritten, FAST, NULL}, {"count_cells", count_cells, FAST, NULL},
 };
 /* The functions of a new recorder, in the order of METHODS. */
 PyObject *racegate_order(void) {

@@ -9,12 +9,14 @@ from pathlib import Path
 
 import msgspec
 
+from racegate.interpose.errors import BadInput
 from racegate.interpose.outcome import DeviceKind, Plan
 from racegate.scenario.spec import Scenario
 from racegate.targets.common.client import RUN_S, Engine, open_process
 from racegate.targets.common.wire import Fidelity, ReleaseRun
 from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.environment import VLLM
+from racegate.targets.vllm.unmodelled import refusal_of
 
 SERVE = "racegate.targets.vllm.inside.serve"
 
@@ -42,10 +44,13 @@ def open_cell(
     run_s: float = RUN_S,
     kind: DeviceKind = DeviceKind.VIRTUAL,
 ) -> Iterator[Engine]:
-    """Starts the vLLM of a cell on a device. Raises BadInput if it is not set up or does not start.
+    """Starts the vLLM of a cell on a device. Raises BadInput if it is not set up, does not start,
+    or is asked for what is not judged.
 
     log: where what it prints goes, if not to stderr; run_s: seconds that one run may take
     """
+    if why := refusal_of(cell.arguments):
+        raise BadInput(why)
     environment = VLLM.environment_of(cell.release, checkout=cell.checkout)
     asked = msgspec.json.encode(cell).decode()
     with open_process(environment, SERVE, (asked,), log=log, kind=kind) as server:

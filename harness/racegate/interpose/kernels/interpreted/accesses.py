@@ -94,6 +94,10 @@ class MissingEdge(StrEnum):
         "it lies in no storage of a tensor that the launch was given: mask what is beyond the end, "
         "or give the kernel the tensor that it means"
     )
+    UNWRITTEN = (
+        "nothing has written it since it was allocated, and what the kernel stores depends on it: "
+        "fill it before the launch, or mask the load"
+    )
     ONE_LANE = (
         "two lanes of one store write different values to one element, and either may stay: store "
         "each element once"

@@ -5,7 +5,8 @@ the opposite order where atomic operations may make a difference.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from types import CodeType
 from typing import Any
 
@@ -21,6 +22,13 @@ from racegate.interpose.kernels.interpreted.accesses import (
 )
 from racegate.interpose.kernels.interpreted.bounds import OutsideError, outside
 from racegate.interpose.kernels.interpreted.dependent import PhasedLaunch
+from racegate.interpose.kernels.interpreted.unwritten import (
+    LineTried,
+    UnwrittenAccess,
+    as_they_are,
+    other_bytes,
+    without,
+)
 from racegate.order.ranges import Ranges, merged
 
 METHODS = (
@@ -44,6 +52,7 @@ class AccessWatch:
 
     noted: all accesses, for the footprint; None between launches
     touches: the same by program, where launches are judged; atomics: those that change memory
+    unwritten: those of memory that nothing had written
     beyond: those that leave the memory which the launch was given, with their elements out of it
     """
 
@@ -59,9 +68,14 @@ class AccessWatch:
         self.touches: list[ProgramAccess] = []
         self.atomics: list[Noted] = []
         self.beyond: list[ProgramAccess] = []
+        self.unwritten: list[UnwrittenAccess] = []
         self._keep = keep_old
         self._memory = memory
         self._bounds: Ranges | None = None
+        self._written: Ranges | None = None
+        self._unwritten: Ranges = ()
+        self._may_turn = False
+        self._fails: type[Exception] = SpinError
         self._is_judged = False
         self._undo: list[tuple[int, bytes]] | None = None
         self._is_turned = False
@@ -78,14 +92,21 @@ class AccessWatch:
         is_judged: bool,
         may_turn: bool = False,
         bounds: Ranges | None = None,
+        unwritten: Ranges = (),
     ) -> None:
         """A launch begins. may_turn: keep what it overwrites, so that it can run once more; bounds:
-        what it was given, None if that is not known
+        what it was given, None if that is not known; unwritten: bytes of it that nothing has
+        written
         """
         self.noted, self.touches, self.atomics, self.beyond = noted, [], [], []
-        self._bounds = bounds if is_judged else None
+        self.unwritten = []
+        self._bounds = self._written = bounds if is_judged else None
+        self._unwritten = unwritten
+        if unwritten and self._bounds is not None:
+            self._written = without(self._bounds, unwritten)
         self._is_judged = is_judged
-        self._undo = [] if may_turn and is_judged else None
+        self._may_turn = may_turn
+        self._undo = [] if (may_turn or unwritten) and is_judged else None
         self._barriers = self._syncs = 0
         self._spin = (None, 0)
         self._waits, self._triggers = {}, {}
@@ -107,27 +128,63 @@ class AccessWatch:
         """What the last launch did, and when it waited and triggered."""
         return PhasedLaunch(kernel, stack, tuple(self.touches), self._waits, self._triggers)
 
-    def turned(self, run: Callable[[], object]) -> list[ProgramAccess]:
+    def turned(self, run: Callable[[], object], writes: Ranges) -> list[ProgramAccess]:
         """What the same launch does if its last program comes first; memory stays as it is. Raises
-        what the interpreter does.
+        what the interpreter does. writes: what the launch has written
         """
-        written = merged((low, low + len(old)) for low, old in self._undo or ())
-        after = [(low, ctypes.string_at(low, high - low)) for low, high in written]
-        _put_back(self._undo or [])
-        self.begin([], is_judged=True, may_turn=True)
-        self._is_turned = True
+        with self._again(writes):
+            self._is_turned = True
+            try:
+                run()
+                return self.take()
+            finally:
+                self._is_turned = False
+
+    def varied(
+        self,
+        run: Callable[[], object],
+        writes: Ranges,
+        loads: Sequence[UnwrittenAccess],
+        bounds: Ranges,
+    ) -> LineTried:
+        """What the same launch does if what it loads there is something else; likewise."""
+        loaded = [(load.touch.addresses, load.touch.size, False) for load in loads]
+        ranges, plain, is_ended = ranges_of(loaded, is_write=False), as_they_are(writes), False
+        with self._again(writes, bounds):
+            before = as_they_are(ranges)
+            for low, other in other_bytes(loads):
+                ctypes.memmove(low, other, len(other))
+            filled = as_they_are(ranges)
+            try:
+                run()
+            except self._fails as error:
+                is_ended = isinstance(error.__cause__, (OutsideError, SpinError))
+                if not is_ended:
+                    raise
+            stored = as_they_are(ranges_of(self.noted or (), is_write=True))
+            varied = stored._replace(is_ended=is_ended or bool(self.beyond))
+        return LineTried(loads, before, filled, plain, varied)
+
+    @contextmanager
+    def _again(self, writes: Ranges, bounds: Ranges | None = None) -> Iterator[None]:
+        """Memory is as it was before the launch, and behind this as the launch has left it."""
+        undo = self._undo or []
+        changed = merged((*((low, low + len(old)) for low, old in undo), *writes))
+        after = as_they_are(changed)
+        _put_back(undo)
+        self.begin([], is_judged=True, may_turn=True, bounds=bounds)
         try:
-            run()
-            return self.take()
+            yield
         finally:
-            self._is_turned, self.noted = False, None
+            self.noted = None
             _put_back(self._undo or [])
-            _put_back(after)
-            self._undo = None
+            _put_back([(low, old) for (low, _), old in zip(*after[:2], strict=True)])
+            self._undo = undo
 
     def watch(self, interpreter: Any) -> None:
         """interpreter: triton.runtime.interpreter. Its accesses are noted from now on."""
         builder, self._builder = interpreter.InterpreterBuilder, interpreter.interpreter_builder
+        self._fails = interpreter.InterpreterError
         for method in METHODS:
             self._watch_method(builder, method)
         for name in _BARRIERS_MAYBE:
@@ -167,6 +224,7 @@ class AccessWatch:
         def widened(*args: Any) -> Any:
             if self._bounds is not None:
                 self._bounds = self._memory()
+                self._written = without(self._bounds, self._unwritten)
             return plain(*args)
 
         builder.create_int_to_ptr = widened
@@ -190,8 +248,8 @@ class AccessWatch:
             mask = args[method.mask] if method.mask is not None else None
             noted = noted_addresses(args[method.pointer], mask, is_write=method.is_write)
             self.noted.append(noted)
-            if self._bounds is not None:
-                self._check_bounds(builder, method, noted, args)
+            if self._written is not None:
+                self._check_memory(builder, method, noted, args)
             is_atomic = self._is_judged and self._note_touch(builder, method, noted, args)
             if method.is_write:
                 self._keep_old(method, noted)
@@ -218,23 +276,41 @@ class AccessWatch:
             self._syncs += 1  # its answer goes to all threads
         return touch.is_atomic
 
-    def _check_bounds(self, builder: Any, method: BuilderCall, noted: Noted, args: Any) -> None:
-        """Raises OutsideError where no memory is, which a GPU would not survive either."""
+    def _check_memory(self, builder: Any, method: BuilderCall, noted: Noted, args: Any) -> None:
+        """Notes what lies outside, and what is loaded that nothing has written. Raises OutsideError
+        where no memory is, which a GPU would not survive either.
+        """
         addresses, size, _ = noted
-        beyond = outside(addresses, size, self._bounds or ())
+        is_load = method.value is None
+        known = (self._written if is_load else self._bounds) or ()
+        beyond = outside(addresses, size, known)
         if beyond is None:
             return
         touch = touch_of(builder, method, noted, args, at=len(self.touches), barriers=0, syncs=0)
-        self.beyond.append(touch._replace(addresses=addresses[beyond], values=None, lanes=None))
+        touch = touch._replace(addresses=addresses[beyond], values=None, lanes=None)
+        if is_load and self._unwritten:
+            if outside(touch.addresses, size, self._bounds or ()) is None:
+                self._note_unwritten(touch, args[method.pointer])
+                return
+            beyond = outside(addresses, size, self._bounds or ())
+            touch = touch._replace(addresses=addresses[beyond])
+        self.beyond.append(touch)
         if outside(addresses[beyond], size, self._memory()) is not None:
             raise OutsideError("CUDA error: an illegal memory access was encountered")
+
+    def _note_unwritten(self, touch: ProgramAccess, pointers: Any) -> None:
+        self.unwritten.append(UnwrittenAccess(touch, pointers.get_element_ty().name))
+        if self._undo is not None:
+            there = as_they_are(ranges_of([(touch.addresses, touch.size, False)], is_write=False))
+            self._undo += [(low, old) for (low, _), old in zip(*there[:2], strict=True)]
 
     def _keep_old(self, method: BuilderCall, noted: Noted) -> None:
         if self._keep is not None:
             self._keep(lambda: ranges_of([noted], is_write=True))
             if method.semantics is not None:
                 self.atomics.append(noted)
-        if self._undo is not None:
+        is_kept = self._may_turn or outside(*noted[:2], self._unwritten) is not None
+        if self._undo is not None and is_kept:
             ranges = ranges_of([noted], is_write=True)
             self._undo.extend((low, ctypes.string_at(low, high - low)) for low, high in ranges)
 

@@ -249,6 +249,10 @@ def races_beyond(touches: Sequence[ProgramAccess]) -> list[LaunchRace]:
     return list(found.values())
 
 
+# Where one access is enough.
+_ALONE = {MissingEdge.OUTSIDE: Hazard.OUTSIDE, MissingEdge.UNWRITTEN: Hazard.UNINITIALISED}
+
+
 class LaunchConflicts:
     """What is found inside the launches of a run: races by signature, each with its count, and what
     was launched by kernel.
@@ -294,8 +298,8 @@ class LaunchConflicts:
 
     def _in_words(self, kernel: str, race: LaunchRace, stack: Stack, buffer: str) -> Race:
         at_launch = race.before is not None
-        is_outside = race.lack is MissingEdge.OUTSIDE
-        if is_outside and buffer.startswith("memory at "):
+        alone = _ALONE.get(race.lack)
+        if alone is Hazard.OUTSIDE and buffer.startswith("memory at "):
             buffer = (
                 "memory that no tensor has"  # its address says nothing, and is another each time
             )
@@ -303,9 +307,7 @@ class LaunchConflicts:
         second = self._side(kernel, stack, race.second, at_launch=at_launch)
         return Race(
             signature=race_signature(first, second),
-            hazard=Hazard.OUTSIDE
-            if is_outside
-            else hazard_of(first_writes=first.is_write, second_writes=second.is_write),
+            hazard=alone or hazard_of(first_writes=first.is_write, second_writes=second.is_write),
             buffer=buffer,
             nbytes=race.high - race.low,
             count=1,

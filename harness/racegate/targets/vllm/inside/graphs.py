@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, wraps
 from typing import Any
 
 from racegate.targets.vllm.inside.hollow import Hollow
@@ -70,10 +70,27 @@ def _watch_second(watch: RunnerWatch, runner: Any, manager: Any, hollow: Hollow)
     drafts = getattr(getattr(runner, "speculator", None), "prefill_cudagraph_manager", None)
     if drafts is not None:
         drafts.run_fullgraph = _drafting(runner.speculator, drafts.run_fullgraph, hollow)
-    manager.run_fullgraph = replayed(manager.run_fullgraph, lambda desc: desc.num_tokens)
+    manager.run_fullgraph = replayed(manager.run_fullgraph, partial(_whole, watch, runner))
     manager.run_pw_graph = replayed(
         manager.run_pw_graph, lambda model, given: len(given["input_ids"])
     )
+
+
+def _whole(watch: RunnerWatch, runner: Any, desc: Any) -> int:
+    """How many tokens a full graph takes, those that pad it among them. What its layers read of
+    these is observed too: attention writes where their slots say, and runs as long as their rows.
+    """
+    buffers, size, rows = runner.input_buffers, desc.num_tokens, desc.num_reqs or 0
+    slots = getattr(runner.block_tables, "slot_mappings", None)
+    read = {
+        "slots": None if slots is None else slots[:, :size],
+        "seq_lens": buffers.seq_lens[:rows],
+        "query_start": buffers.query_start_loc[: rows + 1],
+        "is_padding": getattr(buffers, "is_padding", buffers.input_ids[:0])[:size],
+    }
+    known = {name: tensor for name, tensor in read.items() if tensor is not None}
+    watch.inner_on_device("padded graph", known)
+    return int(size)
 
 
 def _drafting(speculator: Any, plain: Callable[..., Any], hollow: Hollow) -> Callable[..., Any]:

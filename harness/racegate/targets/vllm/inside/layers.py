@@ -50,7 +50,9 @@ def _watch_builder(watch: RunnerWatch, rows: Callable[[], list[str]], builder: A
         names = rows()
         if names:
             counts = {name: int(vars(made)[name]) for name in _COUNTS if name in vars(made)}
-            watch.inner_on_device("layers", owned(made, counts), rows=names, **counts)
+            tensors = owned(made, counts)
+            lengths = {field: len(getattr(made, field)) for field in tensors}  # padding and all
+            watch.inner_on_device("layers", tensors, rows=names, lengths=lengths, **counts)
         return made
 
     builder.build = build

@@ -126,6 +126,8 @@ class Host:
         if task.plan.holds:
             self._memo.close()
         else:
+            if task.sources.traces:  # or lines of kernels that ran alike before would not run
+                self._memo.forget()
             self._memo.keep()
         if task.plan.is_recording or is_heard:
             self._child.installed.library.watch_pages()
@@ -153,7 +155,8 @@ class Host:
                 has_converged = True
         self._child.finish(failure.ending, int(bool(failure.message)), failure.message)
         self._tell(delivered, tracer.lines(), probed.alike(), has_converged=has_converged)
-        is_own = task.sources.edit is None and not task.sources.probes
+        sources = task.sources
+        is_own = sources.edit is None and not sources.probes and not sources.traces
         if self._child.installed.computes and is_own:
             self._teach()
 

@@ -1,0 +1,56 @@
+"""Arguments of vLLM's engine that ask for what is not judged here, each with the reason.
+
+A run with one of these would say nothing of what was asked for, however it ended.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+_RANKS = "one rank is run: the ranks of an engine and what they send each other are not"
+_POOLING = "pooling is not judged: the scripted model says tokens, and has no pooler"
+_MODEL = (
+    "the model is scripted, with gated-delta and attention layers (--layers): Mamba2 and other "
+    "layers are not judged"
+)
+_ENCODER = (
+    "the encoder of images and its cache are not judged: images have positions alone "
+    "(--positions mrope)"
+)
+# By name: the values that ask for nothing, and why others are refused.
+_REFUSED: dict[str, tuple[tuple[object, ...], str]] = {
+    "enable_lora": (
+        (False,),
+        "LoRA is not judged: no adapter is loaded while requests run, and no layer applies one",
+    ),
+    "enable_sleep_mode": (
+        (False,),
+        "sleep, wake and reload of weights are not judged: nobody asks for them between steps",
+    ),
+    "runner": (("auto", "generate"), _POOLING),
+    "task": (("auto", "generate"), _POOLING),
+    "convert": (("auto", "none"), _POOLING),
+    "pooler_config": ((None,), _POOLING),
+    "override_pooler_config": ((None,), _POOLING),
+    "model": ((), _MODEL),
+    "hf_overrides": (({}, None), _MODEL),
+    "limit_mm_per_prompt": (({}, None), _ENCODER),
+    "mm_encoder_only": ((False,), _ENCODER),
+    "enable_mm_embeds": ((False,), _ENCODER),
+    "ec_transfer_config": ((None,), _ENCODER),
+    "tensor_parallel_size": ((1,), _RANKS),
+    "pipeline_parallel_size": ((1,), _RANKS),
+    "data_parallel_size": ((1,), _RANKS),
+    "prefill_context_parallel_size": ((1,), _RANKS),
+    "decode_context_parallel_size": ((1,), _RANKS),
+}
+
+
+def refusal_of(arguments: Sequence[str]) -> str:
+    """Why the first of some arguments is not judged; empty if all are. arguments: each NAME=JSON"""
+    for name, _, text in (argument.partition("=") for argument in arguments):
+        plain, why = _REFUSED.get(name, ((), ""))
+        if why and not any(text == json.dumps(value) for value in plain):
+            return f"--engine-arg {name}: {why}"
+    return ""
