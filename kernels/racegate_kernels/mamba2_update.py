@@ -253,8 +253,7 @@ def _mamba2_update_kernel(
     b_state = load_live_state(
         p_tile, m_tile, i_live, stride_state, computed, WHOLE, EVICTION, EXACT
     )
-    # The live column may be among those written: every warp has read before any warp writes.
-    tl.debug_barrier()
+    # The live column may be among those written: each element by the thread that has read it.
     i_block = kept_block(p_table_row, i_t, i_first, end, m_decode, columns, blocks)
     while i_t < end:
         # The next token's, before this one's stores: behind them they would wait for nothing else.

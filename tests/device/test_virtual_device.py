@@ -96,6 +96,17 @@ class TestFootprints:
                 stream, fill, "fill", step=0, uses=(writes(buffer, mask=0b0111),), value=1
             )
 
+    def test_of_rows_that_are_read_some_may_be_written(self) -> None:
+        device = device_with(is_audited=True)
+        stream = device.stream("main")
+        buffer = device.device_buffer("d", (4,), np.int32, stream=stream)
+        all_rows = updates(buffer, mask=0b1111, written=0b0111)
+        with pytest.raises(FootprintError, match=r"kernel:fill@0 wrote undeclared rows of d: .*3"):
+            device.launch(stream, fill, "fill", step=0, uses=(all_rows,), value=1)
+        issued = device.trace().events[-1]
+        assert isinstance(issued, OpRecord)
+        assert [(a.rows, a.is_write) for a in issued.accesses] == [(0b1111, False), (0b0111, True)]
+
     def test_a_write_to_a_buffer_declared_as_read_is_caught(self) -> None:
         device = device_with(is_audited=True)
         stream = device.stream("main")

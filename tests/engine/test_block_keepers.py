@@ -14,13 +14,15 @@ from racegate.faults.fault import Fault, FaultKind
 from racegate.history.finding import FindingKind, Verdict
 from racegate.history.observe import Boundary
 from racegate.history.schedule import LATE, parse_schedule
-from racegate.history.trace import OpRecord
+from racegate.history.trace import OpRecord, Waited
 from racegate.scenario.expect import Expect
-from racegate.scenario.settings import CacheMode, Planning, Zeroing
+from racegate.scenario.settings import CacheMode, Planning, TransferMode, Zeroing
 from racegate.scenario.spec import Budget, Dummy, OwnScenario
 from support import NAMES, checker, scenario
 
 OFFLOADED = ("offload-save-and-load", "offload-recycled-blocks", "offload-preempted-save")
+BY_THREAD = ("offload-thread-preempted", "offload-thread-aborted", "offload-thread-states")
+BY_NIC = ("offload-nic-recycled", "offload-nic-zeroed")
 
 
 def without(edge: str) -> Fault:
@@ -102,30 +104,71 @@ class TestStore:
         assert stored.counters["loads"] > 0 == plain.counters["loads"]
 
     @pytest.mark.parametrize(
-        "edge",
+        ("edge", "names"),
         [
-            edges.SAVE_AFTER_FORWARD,
-            edges.REUSE_AFTER_SAVE,
-            edges.LOAD_AFTER_RELEASE,
-            edges.FORWARD_AFTER_LOAD,
+            (edges.SAVE_AFTER_FORWARD, OFFLOADED),
+            (edges.REUSE_AFTER_SAVE, OFFLOADED),
+            (edges.LOAD_AFTER_RELEASE, OFFLOADED),
+            (edges.FORWARD_AFTER_LOAD, OFFLOADED),
+            (edges.SAVE_AFTER_FORWARD, BY_THREAD),
+            (edges.LOAD_AFTER_RELEASE, BY_THREAD),
+            (edges.SAVE_CONFIRMED, BY_THREAD),
+            (edges.LOAD_CONFIRMED, BY_THREAD),
+            (edges.SAVE_POSTED, BY_NIC),
+            (edges.SAVE_CONFIRMED, BY_NIC),
+            (edges.LOAD_POSTED, BY_NIC),
+            (edges.LOAD_CONFIRMED, BY_NIC),
         ],
-        ids=lambda edge: edge.name,
     )
-    def test_each_of_its_edges_is_needed_and_named(self, edge: edges.Edge) -> None:
+    def test_each_of_its_edges_is_needed_and_named(
+        self, edge: edges.Edge, names: tuple[str, ...]
+    ) -> None:
         found = set()
-        for name in OFFLOADED:
+        for name in names:
             result = checker(name).run(fault=without(edge.name))
             found |= {f.edge for f in result.findings if f.kind is FindingKind.CONFLICT}
         assert edge.name in found
 
-    def test_saves_and_loads_run_on_streams_of_their_own(self) -> None:
-        trace = checker("offload-save-and-load").execute().trace
+    @pytest.mark.parametrize(
+        ("name", "saving", "loading"),
+        [
+            ("offload-save-and-load", "save", "load"),
+            ("offload-thread-preempted", "copier", "copier"),
+            ("offload-nic-zeroed", "save", "load"),
+        ],
+    )
+    def test_saves_and_loads_run_on_lanes_of_their_own(
+        self, name: str, saving: str, loading: str
+    ) -> None:
+        trace = checker(name).execute().trace
         lanes = {
             event.name.partition(".")[0]: trace.lanes[event.lane]
             for event in trace.events
             if isinstance(event, OpRecord) and event.name.startswith(("d2h:save", "h2d:load"))
         }
-        assert lanes == {"d2h:save": "save", "h2d:load": "load"}
+        assert lanes == {"d2h:save": saving, "h2d:load": loading}
+
+    @pytest.mark.parametrize("transfers", [TransferMode.THREAD, TransferMode.NIC])
+    @pytest.mark.parametrize("name", OFFLOADED)
+    def test_what_is_observed_does_not_depend_on_what_carries_it(
+        self, name: str, transfers: TransferMode
+    ) -> None:
+        of = scenario(name)
+        carried = with_engine(of, transfers=transfers)
+        assert Checker(carried).run(schedule=LATE, is_audited=True).verdict is Verdict.PROVED
+        assert boundaries(carried) == boundaries(of)
+
+    def test_the_host_asks_for_completions_only_where_they_are_needed(self) -> None:
+        """D's two chunks are stored; its first blocks are never given away while it is read."""
+        trace = checker("offload-thread-preempted").execute().trace
+        asked = [
+            event
+            for event in trace.events
+            if isinstance(event, Waited) and event.edge == edges.SAVE_CONFIRMED.name
+        ]
+        saves = checker("offload-thread-preempted").execute().result
+        assert saves is not None
+        assert 0 < len(asked) <= saves.counters["saves"]
 
     def test_a_load_can_be_late_without_harm(self) -> None:
         late = parse_schedule(["load/* until forced", "save/* until forced"])

@@ -67,6 +67,22 @@ def test_what_hangs_for_another_reason_is_no_finding(device: DeviceServer, tmp_p
     assert "rank 1 stood at script.py:9" in found.shown.message
 
 
+ON_ONE_GPU = """
+    import torch, torch.distributed as dist
+
+    dist.init_process_group("nccl")
+    dist.all_reduce(torch.zeros(4, device="cuda:0"))
+"""
+
+
+def test_two_ranks_on_one_gpu_are_refused_as_nccl_does(
+    device: DeviceServer, tmp_path: Path
+) -> None:
+    found = run_text(device, ON_ONE_GPU, tmp_path)
+    assert found.exit_code == 3
+    assert "two ranks of one communicator on GPU 0" in found.shown.message
+
+
 HELD = """
     import os
     import racegate, torch

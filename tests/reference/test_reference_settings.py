@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 
 from racegate.history.observe import Boundary
-from racegate.scenario.settings import GraphMode, Planning, Zeroing
+from racegate.scenario.settings import GraphMode, Planning, TransferMode, Zeroing
 from racegate.scenario.spec import OwnScenario
 from racegate_reference.engine import run_reference
 from reference_runs import assert_same, observed
@@ -20,12 +20,14 @@ PLAIN: dict[str, Any] = {
     "capture_rows": (1, 2, 4, 8),
     "zeroing": Zeroing.NONE,
     "planning": Planning.INLINE,
+    "transfers": TransferMode.STREAMS,
 }
 OTHERS: tuple[tuple[str, Any], ...] = (
     ("graph_mode", GraphMode.FULL_DECODE),
     ("capture_rows", (3,)),
     ("zeroing", Zeroing.FRESH),
     ("planning", Planning.SIDE_STREAM),
+    ("transfers", TransferMode.NIC),
 )
 
 

@@ -13,7 +13,15 @@ import pytest
 
 from racegate.scenario.config import resolve
 from racegate.scenario.files import FILE_BYTES_MAX, load, parse, scenario_paths
-from racegate.scenario.settings import Cascade, DrafterKind, EngineSpec, LayerKind, ModelSpec
+from racegate.scenario.settings import (
+    CacheMode,
+    Cascade,
+    DrafterKind,
+    EngineSpec,
+    LayerKind,
+    ModelSpec,
+    TransferMode,
+)
 from racegate.scenario.spec import REQUESTS_MAX, TOKENS_MAX, OwnScenario, Request, ScenarioError
 from racegate.scenario.untrusted.shapes import line_of
 from racegate.scenario.validation import validate
@@ -311,6 +319,17 @@ def test_cascade_attention_gives_way(
     texts = [change.text for change in resolved.changes if change.option == "cascade"]
     assert len(texts) == (because is not None)
     assert all(f"{because}" in text and "cascade on becomes off" in text for text in texts)
+
+
+@pytest.mark.parametrize("mode", CacheMode)
+def test_what_carries_prefixes_gives_way_where_none_leaves(mode: CacheMode) -> None:
+    asked = EngineSpec(cache_mode=mode, transfers=TransferMode.NIC)
+    resolved = resolve(OwnScenario(name="x", title="t", engine=asked, requests=(_request("A"),)))
+    is_kept = mode is CacheMode.OFFLOAD
+    assert (resolved.scenario.engine.transfers is TransferMode.NIC) is is_kept
+    because = f"cache mode {mode} leaves prefixes where they are"
+    told = [change.text for change in resolved.changes]
+    assert told == ([] if is_kept else [f"{because}: transfers nic becomes streams"])
 
 
 def test_scenarios_are_frozen() -> None:

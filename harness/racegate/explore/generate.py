@@ -31,6 +31,7 @@ from racegate.scenario.settings import (
     OutputEvent,
     Planning,
     StateLife,
+    TransferMode,
     Zeroing,
     not_spread,
 )
@@ -82,6 +83,7 @@ def generate(pick: Pick, *, name: str) -> OwnScenario:
     engine = _with_ranks(pick, model, engine)
     model = _with_half_turning(pick, model)
     requests = _with_common_prompt(themes, engine, requests)
+    engine = _with_transfers(pick, engine)
     return OwnScenario(
         name=name,
         title="generated",
@@ -254,6 +256,13 @@ def _with_common_prompt(
         else request
         for place, request in enumerate(requests)
     )
+
+
+def _with_transfers(pick: Pick, engine: EngineSpec) -> EngineSpec:
+    """Picked last: what carries prefixes, where they leave."""
+    if engine.cache_mode is not CacheMode.OFFLOAD:
+        return engine
+    return msgspec.structs.replace(engine, transfers=one_of(pick, tuple(TransferMode)))
 
 
 def _with_every_block(pick: Pick, engine: EngineSpec) -> EngineSpec:

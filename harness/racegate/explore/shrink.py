@@ -23,6 +23,7 @@ from racegate.scenario.settings import (
     ModelSpec,
     OutputEvent,
     Planning,
+    TransferMode,
     Zeroing,
 )
 from racegate.scenario.spec import AnyScenario, Event, OwnScenario, Request, ScenarioError
@@ -196,6 +197,8 @@ def _simpler_engines(engine: EngineSpec) -> list[dict[str, object]]:
     changes: list[dict[str, object]] = []
     if engine.cache_mode is not CacheMode.NONE:
         changes.append({"cache_mode": CacheMode.NONE})
+    if engine.transfers is not TransferMode.STREAMS:
+        changes.append({"transfers": TransferMode.STREAMS})
     if engine.zeroing is not Zeroing.NONE:
         changes.append({"zeroing": Zeroing.NONE})
     if engine.planning is not Planning.INLINE:

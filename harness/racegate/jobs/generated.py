@@ -224,6 +224,7 @@ def _settings_of(scenario: OwnScenario) -> tuple[str, ...]:
     engine = scenario.engine
     return (
         f"cache_mode = {engine.cache_mode}",
+        f"transfers = {engine.transfers}",
         f"zeroing = {engine.zeroing}",
         f"planning = {engine.planning}",
         f"drafter = {engine.drafter}",

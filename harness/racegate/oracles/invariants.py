@@ -146,9 +146,9 @@ def _i21(seen: Observation, scenario: OwnScenario) -> Iterable[Complaint]:
             continue  # in slots the device lays its rows out
         pinned = seen.detail[table]
         for row, name in enumerate(seen.values["rows"]):
-            known = seen.detail[blocks][name]
-            if tuple(pinned[row, : len(known)]) != known or pinned[row, len(known) :].any():
-                yield name, f"{table} row {row} is {pinned[row].tolist()}, its blocks are {known}"
+            known, named = seen.detail[blocks][name], pinned[row].tolist()
+            if named != [*known, *[0] * (len(named) - len(known))]:
+                yield name, f"{table} row {row} is {named}, its blocks are {known}"
         if pinned[len(seen.values["rows"]) :].any():
             yield None, f"{table} names blocks behind the last row"
 
@@ -206,10 +206,10 @@ def _i32(seen: Observation, scenario: OwnScenario) -> Iterable[Complaint]:
     for row, name in enumerate(seen.detail["rows"]):
         first, end = starts[row], starts[row + 1]
         computed = seen.values["computed"][row]
-        expected = np.arange(computed, computed + end - first)
+        expected = list(range(computed, computed + end - first))
         if seen.values["seq_lens"][row] != computed + end - first:
             yield name, f"sequence length {seen.values['seq_lens'][row]}, computed {computed}"
-        if not np.array_equal(positions[first:end], expected):
+        if positions[first:end].tolist() != expected:
             yield name, f"positions {positions[first:end].tolist()}, computed {computed}"
         if end > first and expected[-1] > scenario.engine.model_len_max - 1:
             yield name, f"position {expected[-1]} behind model_len_max"
@@ -289,10 +289,10 @@ def _i44(seen: Observation, scenario: OwnScenario) -> Iterable[Complaint]:
 def _i50(seen: Observation, scenario: OwnScenario) -> Iterable[Complaint]:
     """Sampled ids: a valid prefix of 1 .. 1 + d tokens, then -1."""
     for row, name in enumerate(seen.detail["rows"]):
-        tokens = seen.detail["sampled"][row]
-        count = int((tokens != -1).sum())
-        if not 1 <= count <= 1 + seen.detail["draft_lens"][row] or (tokens[:count] == -1).any():
-            yield name, f"sampled {tokens.tolist()} with {seen.detail['draft_lens'][row]} drafts"
+        tokens = seen.detail["sampled"][row].tolist()
+        count = len(tokens) - tokens.count(-1)
+        if not 1 <= count <= 1 + seen.detail["draft_lens"][row] or -1 in tokens[:count]:
+            yield name, f"sampled {tokens} with {seen.detail['draft_lens'][row]} drafts"
 
 
 def _i51(seen: Observation, scenario: OwnScenario) -> Iterable[Complaint]:

@@ -8,7 +8,7 @@ equivalent: they differ in the order of operations that commute, and have the sa
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -22,6 +22,7 @@ from racegate.history.trace import (
     TraceEvent,
 )
 from racegate.oracles.retiming import matched, retimed
+from racegate.order.clocks import knows
 from racegate.order.rows import Shadow
 
 
@@ -46,6 +47,8 @@ def _between(found: Conflict, recorded: Mapping[int, TraceEvent]) -> Conflict:
 def _conflicts(trace: Trace) -> list[Conflict]:
     conflicts: list[Conflict] = []
     for history in _by_storage(trace).values():
+        if _is_ordered_whole(history):
+            continue
         shadow: Shadow[OpRecord | HostAccess] = Shadow()
         for event, access in history:
             touch = shadow.write if access.is_write else shadow.read
@@ -62,6 +65,27 @@ def _conflicts(trace: Trace) -> list[Conflict]:
                     )
                 )
     return conflicts
+
+
+def _is_ordered_whole(history: Sequence[tuple[OpRecord | HostAccess, Access]]) -> bool:
+    """Whether nothing would be in conflict if every access touched all rows of its storage, which
+    is soon known: the last write, and by lane the last read since, are all there is to look at.
+    """
+    writer, written = -1, 0
+    reads: dict[int, int] = {}
+    for event, access in history:
+        lane, clock = event.lane, event.clock
+        if writer not in (-1, lane) and not knows(clock, writer, written):
+            return False
+        if not access.is_write:
+            reads[lane] = event.seq
+            continue
+        for reader, number in reads.items():
+            if reader != lane and not knows(clock, reader, number):
+                return False
+        reads.clear()
+        writer, written = lane, event.seq
+    return True
 
 
 def has_unordered_query(trace: Trace) -> bool:

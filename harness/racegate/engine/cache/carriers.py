@@ -4,7 +4,7 @@ or a NIC. docs/mechanism.md#carriers.
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Callable, Set
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -21,6 +21,7 @@ from racegate.scenario.settings import TransferMode
 class StepSave:
     """A step's saves. keys: of what is saved; blocks, state_blocks: those that are read"""
 
+    step: int
     keys: frozenset[Key]
     blocks: frozenset[int]
     state_blocks: frozenset[int]
@@ -37,7 +38,7 @@ class StepSave:
 
 
 class Carrier(Protocol):
-    """loading, saving: the lanes of the copies"""
+    """loading, saving: the lanes of the copies. What issues them is given, and called once."""
 
     loading: Stream
     saving: Stream
@@ -46,20 +47,12 @@ class Carrier(Protocol):
         """From here on the blocks that a plan takes may be written, and what it loads be read."""
         ...
 
-    def begin_save(self, computed: Event, *, step: int) -> None:
-        """From here on saves are behind the event."""
+    def save(self, save: StepSave, copies: Callable[[], None], computed: Event) -> None:
+        """Copies a step's prefixes, behind the event. What its plans do comes later."""
         ...
 
-    def end_save(self, saving: StepSave, *, step: int) -> None:
-        """The step's saves are issued."""
-        ...
-
-    def begin_load(self, ready: Event, *, step: int) -> None:
-        """From here on loads are behind the event."""
-        ...
-
-    def end_load(self, *, step: int) -> None:
-        """The step's loads are issued: the forward pass comes behind them."""
+    def load(self, copies: Callable[[], None], ready: Event, *, step: int) -> None:
+        """Copies behind the event; what is issued from here on comes behind the copies."""
         ...
 
 
@@ -76,20 +69,16 @@ class StreamCarrier:
         """The compute stream waits for all that is being saved, and loads wait for that."""
         self._device.wait_stream(self._compute, self._saved, edges.REUSE_AFTER_SAVE, step=plan.step)
 
-    def begin_save(self, computed: Event, *, step: int) -> None:
-        """The save stream waits."""
-        self._device.wait_stream(self.saving, computed, edges.SAVE_AFTER_FORWARD, step=step)
-
-    def end_save(self, saving: StepSave, *, step: int) -> None:
-        """One event stands for all saves until then."""
+    def save(self, save: StepSave, copies: Callable[[], None], computed: Event) -> None:
+        """The save stream waits. One event stands for all saves until then."""
+        self._device.wait_stream(self.saving, computed, edges.SAVE_AFTER_FORWARD, step=save.step)
+        copies()
         self._device.record(self.saving, self._saved)
 
-    def begin_load(self, ready: Event, *, step: int) -> None:
-        """The load stream waits."""
+    def load(self, copies: Callable[[], None], ready: Event, *, step: int) -> None:
+        """The load stream waits, and then the compute stream."""
         self._device.wait_stream(self.loading, ready, edges.LOAD_AFTER_RELEASE, step=step)
-
-    def end_load(self, *, step: int) -> None:
-        """The compute stream waits."""
+        copies()
         self._device.record(self.loading, self._loaded)
         self._device.wait_stream(self._compute, self._loaded, edges.FORWARD_AFTER_LOAD, step=step)
 
@@ -129,36 +118,55 @@ class ThreadCarrier:
         for done in self._unconfirmed.take(plan, loads):
             self._device.wait_host(done, edges.SAVE_CONFIRMED, step=plan.step)
 
-    def begin_save(self, computed: Event, *, step: int) -> None:
-        """The thread waits."""
-        self._device.wait_stream(self.saving, computed, edges.SAVE_AFTER_FORWARD, step=step)
+    def save(self, save: StepSave, copies: Callable[[], None], computed: Event) -> None:
+        """The thread waits. The completion is asked for when it is needed."""
+        self._device.wait_stream(self.saving, computed, edges.SAVE_AFTER_FORWARD, step=save.step)
+        self._start(save, copies)
 
-    def end_save(self, saving: StepSave, *, step: int) -> None:
-        """Their completion is asked for when it is needed."""
-        done = self._device.event(f"prefix_saved@{step}")
+    def _start(self, save: StepSave, copies: Callable[[], None]) -> None:
+        copies()
+        done = self._device.event(f"prefix_saved@{save.step}")
         self._device.record(self.saving, done)
-        self._unconfirmed.add(saving, done)
+        self._unconfirmed.add(save, done)
 
-    def begin_load(self, ready: Event, *, step: int) -> None:
-        """The thread waits."""
+    def load(self, copies: Callable[[], None], ready: Event, *, step: int) -> None:
+        """The thread waits, and then the host, before it issues the forward pass."""
         self._device.wait_stream(self.loading, ready, edges.LOAD_AFTER_RELEASE, step=step)
+        self._fill(copies, step)
 
-    def end_load(self, *, step: int) -> None:
-        """The host waits before it issues the forward pass."""
+    def _fill(self, copies: Callable[[], None], step: int) -> None:
+        copies()
         self._device.record(self.loading, self._loaded)
         self._device.wait_host(self._loaded, edges.LOAD_CONFIRMED, step=step)
 
 
 class NicCarrier(ThreadCarrier):
-    """A NIC reads and writes registered memory as soon as it is told, on a queue for each way."""
+    """A NIC reads and writes registered memory as soon as it is told, on a queue for each way. So
+    the host posts a step's saves when it goes on with the next plan and has seen the step done.
+    """
 
-    def begin_save(self, computed: Event, *, step: int) -> None:
-        """The host waits before it posts."""
-        self._device.wait_host(computed, edges.SAVE_POSTED, step=step)
+    def __init__(
+        self, setup: Setup, unconfirmed: UnconfirmedSaves, *, loading: Lane, saving: Lane
+    ) -> None:
+        super().__init__(setup, unconfirmed, loading=loading, saving=saving)
+        self._unposted: list[tuple[StepSave, Callable[[], None], Event]] = []
 
-    def begin_load(self, ready: Event, *, step: int) -> None:
-        """The host waits before it posts."""
+    def free(self, plan: StepPlan, loads: Set[Key]) -> None:
+        """The host posts what the step before has left, and confirms what stands in the way."""
+        for save, copies, computed in self._unposted:
+            self._device.wait_host(computed, edges.SAVE_POSTED, step=save.step)
+            self._start(save, copies)
+        self._unposted.clear()
+        super().free(plan, loads)
+
+    def save(self, save: StepSave, copies: Callable[[], None], computed: Event) -> None:
+        """Later: the step has only been issued."""
+        self._unposted.append((save, copies, computed))
+
+    def load(self, copies: Callable[[], None], ready: Event, *, step: int) -> None:
+        """The host waits before it posts, and then for the completion."""
         self._device.wait_host(ready, edges.LOAD_POSTED, step=step)
+        self._fill(copies, step)
 
 
 def make_carrier(setup: Setup, unconfirmed: UnconfirmedSaves) -> Carrier:

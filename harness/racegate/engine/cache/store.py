@@ -8,8 +8,9 @@ same.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from racegate.device.protocol import DeviceBuffer, HostBuffer
 from racegate.engine.cache.carriers import Carrier, StepSave
@@ -74,7 +75,10 @@ class PrefixStore:
         if not hits:
             return
         self._device.record(self._compute, self._blocks_ready)
-        self._carrier.begin_load(self._blocks_ready, step=step)
+        self._carrier.load(partial(self._load, hits, step), self._blocks_ready, step=step)
+        self._counters.add("loads", len(hits))
+
+    def _load(self, hits: list[PlanEntry], step: int) -> None:
         for entry in hits:
             saved = self._prefixes[self._loaded(entry)]
             for held in self._held(entry, entry.loaded):
@@ -86,8 +90,6 @@ class PrefixStore:
                     step=step,
                     blocks=held.blocks,
                 )
-            self._counters.add("loads")
-        self._carrier.end_load(step=step)
 
     def save(self, view: StepView) -> None:
         """The step's work is issued, drafter included."""
@@ -95,16 +97,16 @@ class PrefixStore:
         if not new:
             return
         self._device.record(self._compute, self._step_done)
-        self._carrier.begin_save(self._step_done, step=step)
-        for key, entry in new.items():
-            self._prefixes[key] = self._save(entry, len(key) - 1, step)
         places = [self._place(entry, len(key) - 1) for key, entry in new.items()]
-        saving = StepSave(
+        save = StepSave(
+            step=step,
             keys=frozenset(new),
             blocks=frozenset(block for blocks, _ in places for block in blocks),
             state_blocks=frozenset(state_block for _, state_block in places),
         )
-        self._carrier.end_save(saving, step=step)
+        self._prefixes |= {key: self._memory(entry, len(key) - 1) for key, entry in new.items()}
+        self._carrier.save(save, partial(self._save, new, step), self._step_done)
+        self._counters.add("saves", len(new))
 
     def _new_prefixes(self, view: StepView) -> dict[Key, PlanEntry]:
         """What a step completes and nobody has saved, with the first row that has it."""
@@ -126,23 +128,26 @@ class PrefixStore:
         is_kept = entry.is_discarded and end % self._engine.state_interval == 0
         return keyed(tokens, self._images[entry.request])[: end + 1] if is_kept else ()
 
-    def _save(self, entry: PlanEntry, length: int, step: int) -> dict[str, HostBuffer]:
-        saved = {}
-        for held in self._held(entry, length):
-            count = len(held.blocks)
-            shape = (count, *held.pool.shape[1:])
-            target = self._device.host_buffer(f"saved_{held.name}_cpu", shape, held.pool.dtype)
-            self._device.download_blocks(
-                self._carrier.saving,
-                target,
-                held.pool,
-                f"save.{held.name}.{entry.request}",
-                step=step,
-                blocks=held.blocks,
+    def _memory(self, entry: PlanEntry, length: int) -> dict[str, HostBuffer]:
+        """Where a prefix of `length` tokens goes, by pool."""
+        return {
+            held.name: self._device.host_buffer(
+                f"saved_{held.name}_cpu", (len(held.blocks), *held.pool.shape[1:]), held.pool.dtype
             )
-            saved[held.name] = target
-        self._counters.add("saves")
-        return saved
+            for held in self._held(entry, length)
+        }
+
+    def _save(self, new: Mapping[Key, PlanEntry], step: int) -> None:
+        for key, entry in new.items():
+            for held in self._held(entry, len(key) - 1):
+                self._device.download_blocks(
+                    self._carrier.saving,
+                    self._prefixes[key][held.name],
+                    held.pool,
+                    f"save.{held.name}.{entry.request}",
+                    step=step,
+                    blocks=held.blocks,
+                )
 
     def _place(self, entry: PlanEntry, length: int) -> tuple[tuple[int, ...], int]:
         """The attention blocks and the state block of a prefix of `length` tokens: a boundary."""

@@ -17,8 +17,8 @@ from racegate.order.ranges import Ranges
 
 FULL = "allocations that the virtual device had no room for (`--memory SIZE` gives it more)"
 NCCL = (
-    "NCCL: collectives between GPUs (`--ranks N` runs a program as so many ranks; the backend gloo "
-    "runs on the host, and works)"
+    "NCCL: collectives between GPUs (`--gpus N` runs a program that joins in them itself, with so "
+    "many GPUs, `--ranks N` starts it as so many ranks; the backend gloo works on the host)"
 )
 _OF_NCCL = (CallKind.NCCL, CallKind.NCCL_JOIN, CallKind.NCCL_SPLIT)
 _BLOCKING = 1 << 63

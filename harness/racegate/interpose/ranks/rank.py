@@ -56,6 +56,7 @@ from racegate.interpose.ranks.standing import (
     is_launching,
     native_number,
     only_pins,
+    own_gpu,
     rank_of_program,
 )
 from racegate.order.clocks import Clock
@@ -145,10 +146,9 @@ class Rank:
             self._issue(self._operations(a, b))
         elif kind == CallKind.NCCL_JOIN:
             self._sizes[a] = c
-            join = JoinMessage(
-                comm=a, rank=b, ranks=c, name=name.decode(), whole=rank_of_program(b)
-            )
-            self._join(join, waits=bool(d))
+            join = JoinMessage(comm=a, rank=b, ranks=c, name=name.decode(), gpu=own_gpu())
+            whole = rank_of_program(b)
+            self._join(msgspec.structs.replace(join, whole=whole), waits=bool(d))
         else:
             self._split(a, b, c, d)
         return 0
@@ -192,13 +192,18 @@ class Rank:
         session = self._session
         with session.lock:
             session.drain()
-            self._await(
+            answer = self._await(
                 msgspec.structs.replace(
                     join,
                     thread=threading.get_native_id(),
                     stack=session.stack(),
                     others=self._others(),
                 )
+            )
+        if isinstance(answer, JoinAnswer) and answer.shared:
+            self._refuse(
+                f"two ranks of one communicator on GPU {answer.shared}, as NCCL: give each its own "
+                "(`torch.cuda.set_device(rank)`) before the first collective"
             )
 
     def _split(self, comm: int, rank: int, said: int, told: int) -> None:

@@ -65,3 +65,10 @@ def is_in_group(frame: FrameType | None) -> bool:
             return True
         frame = frame.f_back
     return False
+
+
+def own_gpu() -> str:
+    """The GPU of this process that is current, as the machine numbers it."""
+    current = torch.cuda.current_device()
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
+    return visible[current].strip() if len(visible) > current and visible[current] else str(current)

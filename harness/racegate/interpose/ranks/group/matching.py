@@ -188,11 +188,12 @@ class Matching:
             self._wait(state, told)
         if self.meetings.lacks_members(told.comm):
             return
+        shared = self.meetings.shared_gpu(told.comm)
         for rank, other in self.states.items():
             for thread, wait in list(other.waits.items()):
                 if isinstance(wait, JoinMessage) and wait.comm == told.comm:
                     del other.waits[thread]
-                    self._tell(rank, JoinAnswer(thread=thread))
+                    self._tell(rank, JoinAnswer(thread=thread, shared=shared))
 
     def _split(self, rank: int, told: SplitMessage) -> None:
         said = self.meetings.split(rank, told)

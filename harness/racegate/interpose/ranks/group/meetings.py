@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -117,12 +118,14 @@ class Meetings:
         self.nodes: dict[tuple[int, int], GroupNode] = {}
         self.members: dict[int, dict[int, int]] = {}
         self.sizes: dict[int, int] = {}
+        self._gpus: dict[int, dict[int, str]] = {}
         self._names: dict[int, str] = {}
         self._splits: dict[tuple[int, int], dict[int, tuple[int, SplitMessage]]] = {}
 
     def join(self, rank: int, told: JoinMessage) -> None:
         """A rank has made a communicator."""
         self.members.setdefault(told.comm, {})[told.rank] = rank
+        self._gpus.setdefault(told.comm, {})[told.rank] = told.gpu
         self.sizes[told.comm] = told.ranks
         if told.name:
             self._names[told.comm] = told.name
@@ -130,6 +133,11 @@ class Meetings:
     def lacks_members(self, comm: int) -> bool:
         """Whether not all of its ranks have made the communicator."""
         return len(self.members[comm]) < self.sizes[comm]
+
+    def shared_gpu(self, comm: int) -> str:
+        """A GPU that two ranks of a communicator have; empty: each has one of its own."""
+        counted = Counter(self._gpus[comm].values())
+        return next((gpu for gpu, count in counted.items() if count > 1), "")
 
     def issue(self, rank: int, told: IssueMessage) -> GroupNode:
         """A rank has issued operations."""

@@ -47,7 +47,7 @@ class SeatMessage(Message, frozen=True, kw_only=True):
 
 
 class JoinMessage(Message, frozen=True, kw_only=True):
-    """A rank makes a communicator. rank, ranks: its own there; name: torch's, or none
+    """A rank makes a communicator. rank, ranks: its own there; name: torch's, or none; gpu: its own
 
     whole: which rank of the program it is, as torch says, or as this communicator does
     thread, stack, others: of who waits until all have come, as of a WaitMessage; thread 0: nobody
@@ -57,6 +57,7 @@ class JoinMessage(Message, frozen=True, kw_only=True):
     rank: int
     ranks: int
     name: str
+    gpu: str = ""
     whole: int = 0
     thread: int = 0
     stack: Stack = ()
@@ -167,9 +168,10 @@ class NotReadyAnswer(Message, frozen=True, kw_only=True):
 
 
 class JoinAnswer(Message, frozen=True, kw_only=True):
-    """All ranks have come to the communicator."""
+    """All ranks have come to the communicator. shared: a GPU that two of them have, or none"""
 
     thread: int
+    shared: str = ""
 
 
 class SplitAnswer(Message, frozen=True, kw_only=True):

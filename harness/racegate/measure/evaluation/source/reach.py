@@ -33,6 +33,8 @@ MUTATED = (
     "cache_mode = align",
     "cache_mode = all",
     "cache_mode = offload",
+    "transfers = thread",
+    "transfers = nic",
     "state migration",
     "layout = slots",
     "cascade = on",
