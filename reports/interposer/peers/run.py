@@ -1,4 +1,4 @@
-"""Runs the tests of PyTorch, vLLM or Megatron-core on the virtual device, one process a test, and
+"""Runs the tests of PyTorch, vLLM, DeepSpeed or Megatron-core on the virtual device, one process a test, and
 says what came of each. With `--together` the tests of a file are run in one process first: if
 nothing in it was without order or refused, those that passed have passed, and the others are run
 one by one.
@@ -72,6 +72,7 @@ class Suite(NamedTuple):
 
     modules: that take long to import and set up no CUDA, which may be done only behind the fork
     about: which release the tests are of; ranks: as how many each is run, 0 for none
+    gpus: how many each sees, whose processes it starts itself; 0: one
     """
 
     title: str
@@ -81,9 +82,28 @@ class Suite(NamedTuple):
     words: tuple[str, ...] = ()
     about: str = ""
     ranks: int = 0
+    gpus: int = 0
 
 
 SUITES = {
+    "deepspeed": Suite(
+        "DeepSpeed",
+        "tests",
+        (
+            "unit/comm/test_dist.py",
+            "unit/runtime/comm/test_coalesced_collectives.py",
+            "unit/runtime/test_data.py",
+            "unit/runtime/zero/test_zero_context.py",
+            "unit/v1/zero/test_offload_states.py",
+            "unit/v1/zero/test_overlap_comm_record_stream.py",
+            "unit/v1/zero/test_stage2_flatten_on_gpu.py",
+            "unit/v1/zero/test_zero_coalesce_grad_reduction.py",
+            "unit/v1/zero/test_zero_hook_count_regression.py",
+        ),
+        ("pytest",),
+        about="DeepSpeed and its tests are 0.19.5, without its compiled extensions, on two GPUs",
+        gpus=2,
+    ),
     "megatron": Suite(
         "Megatron-core",
         ".",
@@ -301,6 +321,7 @@ def _under_pytest(
         timeout_s=timeout_s,
         memory_bytes=MEMORY_BYTES,
         ranks=suite.ranks,
+        gpus=suite.gpus,
     )
     return device.run(program, Plan(), is_quiet=True)
 
