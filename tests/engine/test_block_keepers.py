@@ -21,7 +21,7 @@ from racegate.scenario.spec import Budget, Dummy, OwnScenario
 from support import NAMES, checker, scenario
 
 OFFLOADED = ("offload-save-and-load", "offload-recycled-blocks", "offload-preempted-save")
-BY_THREAD = ("offload-thread-preempted", "offload-thread-aborted")
+BY_THREAD = ("offload-thread-preempted", "offload-thread-aborted", "offload-thread-states")
 BY_NIC = ("offload-nic-recycled", "offload-nic-zeroed")
 
 

@@ -379,6 +379,9 @@ def test_a_test_of_a_library_fails_until_the_library_is_repaired(
     library.write_text(faulty.replace("        return found\n", wait))
     ran = device.run(exported, Plan(), is_quiet=True)
     assert (ran.ending, ran.exit_code) == (Ending.FINISHED, 0), ran.message
+    # Reached by nobody, the line would hold nothing, and the test would pass for no reason.
+    (tmp_path / "test_race.py").write_text(text.replace("'loading.prefetch'", "'loading.other'"))
+    assert device.run(exported, Plan(), is_quiet=True).exit_code == 1
 
 
 def test_a_program_that_observes_nothing_is_not_exported() -> None:

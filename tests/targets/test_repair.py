@@ -15,6 +15,7 @@ from program_verdicts import finding
 from racegate.history.finding import Hazard, Race
 from racegate.targets.program.repair import (
     from_here,
+    module_of,
     repair_of,
     repaired_sources,
     with_edge,
@@ -153,3 +154,15 @@ def test_a_relative_name_in_a_package_comes_to_an_end(
     (tmp_path / "__init__.py").touch()
     monkeypatch.chdir(tmp_path)
     assert from_here("script.py") == "script.py"
+
+
+def test_a_module_is_named_with_the_namespace_that_it_is_in(tmp_path: Path) -> None:
+    """A namespace's folder has no `__init__.py`: where packages are installed it is known."""
+    for folder in ("site-packages", "checkout"):
+        package = tmp_path / folder / "vendor" / "core"
+        package.mkdir(parents=True)
+        (package / "__init__.py").touch()
+    assert module_of(tmp_path / "site-packages" / "vendor" / "core" / "x.py") == "vendor.core.x"
+    assert module_of(tmp_path / "checkout" / "vendor" / "core" / "x.py") == "core.x"
+    with pytest.raises(ValueError, match="is in no package"):
+        module_of(tmp_path / "x.py")

@@ -150,6 +150,14 @@ CASES = [
         beside=("--no-deps",),
     ),
     *_pair(
+        "sglang_hicache",
+        "write",
+        faulty="sglang==0.5.22",
+        repaired="sglang==0.5.23",
+        public="https://github.com/sgl-project/sglang/pull/20611",
+        beside=("--no-deps",),
+    ),
+    *_pair(
         "deepspeed_zero",
         "device",
         faulty="deepspeed==0.17.4",

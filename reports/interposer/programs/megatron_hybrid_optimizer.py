@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
-
+import megatron.core.optimizer.cpu_offloading.hybrid_optimizer as module
 import torch
 
 from racegate.interpose import observe
 
 torch.set_num_threads(1)
 torch.manual_seed(0)
-# The file alone: the package's own start wants Transformer Engine.
-folder = importlib.util.find_spec("megatron.core").submodule_search_locations[0]
-place = f"{folder}/optimizer/cpu_offloading/hybrid_optimizer.py"
-spec = importlib.util.spec_from_file_location("hybrid_optimizer", place)
-module = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(module)
 layers = [torch.nn.Linear(32, 32, bias=False) for _ in range(4)]
 model = torch.nn.Sequential(*layers).to("cuda", torch.bfloat16)
 optimizer = module.HybridDeviceOptimizer(

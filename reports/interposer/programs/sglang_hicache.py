@@ -1,6 +1,7 @@
-"""sglang: the prefix of a request is loaded back into pages that the round before still writes.
+"""sglang: pages that a round still writes are loaded back into (`load`), or written to the host
+(`write`); `both` one after the other.
 
-`HiCacheController.start_loading` and the transfer engine are the release's own. What they import
+`HiCacheController` and the transfer engine are the release's own. What they import
 from the rest of SGLang is named and not used; the pool of the host copies with torch, where the
 release has a kernel that does the same on the same stream.
 """
@@ -22,7 +23,7 @@ PACKAGES = ("", "srt", "srt.managers", "srt.mem_cache", "srt.layers")
 NAMED = (
     "srt.utils", "srt.mem_cache.hicache_storage", "srt.layers.dp_attention",
     "srt.mem_cache.memory_pool", "srt.runtime_context", "srt.environ", "srt.mem_cache.utils",
-    "srt.mem_cache.allocator", "srt.mem_cache.pool_host",
+    "srt.mem_cache.allocator", "srt.mem_cache.pool_host", "srt.mem_cache.pool_host.base",
 )  # fmt: skip
 
 
@@ -45,6 +46,10 @@ for name in PACKAGES:
 for name in NAMED:
     sys.modules[f"sglang.{name}"] = Named(f"sglang.{name}")
 sys.modules["sglang.srt.utils"].get_device_module = lambda: torch.cuda
+sys.modules["sglang.srt.environ"].envs = SimpleNamespace(
+    SGLANG_TEST_HICACHE_H2D_DELAY_CYCLES=SimpleNamespace(get=lambda: 0)
+)
+sys.modules["sglang.srt.mem_cache.pool_host.base"].shared_host_layout_domains = lambda pools: ()
 
 from sglang.srt.managers import cache_controller
 from sglang.srt.mem_cache.l2_transfer import L2Transfer, L2TransferEngine
@@ -68,25 +73,54 @@ class HostPool:
         for at, page in zip(source.tolist(), to.tolist(), strict=True):
             pages[page].copy_(host[at], non_blocking=True)
 
+    def backup_from_device_all_layer(
+        self, _pool: object, to: torch.Tensor, source: torch.Tensor, *_: object
+    ) -> None:
+        """Copies pages on the current stream."""
+        for at, page in zip(to.tolist(), source.tolist(), strict=True):
+            host[at].copy_(pages[page], non_blocking=True)
 
-operation = cache_controller.CacheOperation(torch.tensor([0, 1]), torch.tensor([5, 6]), 1)
+    def prepare_transfer_indices(self, *indices: object) -> tuple[object, ...]:
+        """Pages of the host and of the device as they are, in 0.5.23."""
+        return indices[:2]
+
+    load_to_device_per_layer_physical = load_to_device_per_layer
+    backup_from_device_all_layer_physical = backup_from_device_all_layer
+
+
+Operation = cache_controller.CacheOperation
 controller = SimpleNamespace(
-    load_queue=[operation],
+    load_queue=[Operation(torch.tensor([0, 1]), torch.tensor([5, 6]), 1)],
+    write_queue=[Operation(torch.tensor([2, 3]), torch.tensor([1, 2]), 2)],
     layer_done_counter=cache_controller.LayerDoneCounter(1),
     layer_num=1,
+    transfer_layer_id_max=1,
     l2_transfer_engine=L2TransferEngine("kernel"),
     ack_load_queue=[],
+    ack_write_queue=[],
     load_fence_stream=forward,
+    write_fence_stream=forward,
+    mem_pool_device_allocator=SimpleNamespace(set_hicache_transfer_done_event=lambda *_: None),
     _move_op_indices=lambda one: (one.host_indices, one.device_indices, None),
+    _move_write_operation=lambda one: (one.host_indices, one.device_indices, None),
     _l2_load_transfers=lambda source, to, _: [L2Transfer(HostPool(), None, source, to)],
+    _l2_transfers=lambda to, source, _: [L2Transfer(HostPool(), None, to, source)],
     _num_tokens_by_pool=lambda _: {},
     _transfer_num_bytes=lambda _: 0,
 )
-with torch.cuda.stream(forward):
-    pages[5:7] = 9.0  # the round of a request that finished, and whose pages were given on
-cache_controller.HiCacheController.start_loading(controller)
-with torch.cuda.stream(forward):
-    forward.wait_event(controller.ack_load_queue[0].finish_event)
-    prefix = pages[5:7].sum()
-torch.cuda.synchronize()
-observe("prefix", prefix)
+half = (*sys.argv[1:], "load")[0]
+if half != "load":
+    with torch.cuda.stream(forward):
+        pages[1:3] = 7.0  # the last tokens of a request that is written back
+    cache_controller.HiCacheController.start_writing(controller)
+    torch.cuda.synchronize()
+    observe("written back", host[2:4])
+if half != "write":
+    with torch.cuda.stream(forward):
+        pages[5:7] = 9.0  # the round of a request that finished, and whose pages were given on
+    cache_controller.HiCacheController.start_loading(controller)
+    with torch.cuda.stream(forward):
+        forward.wait_event(controller.ack_load_queue[0].finish_event)
+        prefix = pages[5:7].sum()
+    torch.cuda.synchronize()
+    observe("prefix", prefix)

@@ -21,6 +21,7 @@ from racegate.targets.program.source import (
 )
 
 SOURCE_BYTES_MAX = 1 << 20
+INSTALLED = ("site-packages", "dist-packages")
 _EXPRESSIONS = ("<lambda>", "<genexpr>", "<listcomp>", "<dictcomp>", "<setcomp>")
 
 
@@ -151,8 +152,12 @@ def _waited(home: EventPlace, line: int, *, is_host: bool, first: str = "") -> L
 
 
 def module_of(path: Path) -> str:
-    """The dotted name of a file of a package. Raises ValueError for one that is in none."""
+    """The dotted name of a file of a package: a namespace's part in front of it has no file of its
+    own, and is known where packages are installed. Raises ValueError for one that is in none.
+    """
     folders = list(takewhile(lambda folder: (folder / "__init__.py").is_file(), path.parents))
     if not folders:
         raise ValueError(f"{path} is in no package")
-    return ".".join(path.relative_to(folders[-1].parent).with_suffix("").parts)
+    installed = [folder for folder in path.parents if folder.name in INSTALLED]
+    root = installed[0] if installed else folders[-1].parent
+    return ".".join(path.relative_to(root).with_suffix("").parts)

@@ -54,6 +54,10 @@ class StreamLatch:
         self._value.value = 1
         self._guard.cancel()
 
+    def check_reached(self) -> None:
+        """Raises AssertionError if it never closed: then nothing was late, and nothing is shown."""
+        assert self._closings >= self._close_at, "the line that holds an operation was not reached"
+
 
 def plain(value: object) -> object:
     """An observed value as Python has it."""
@@ -83,4 +87,5 @@ def observed(source: str, latch: StreamLatch) -> list[tuple[str, object]]:
     exec(compile(source, "program", "exec"), scope)
     latch.release()
     torch.cuda.synchronize()
+    latch.check_reached()
     return seen
