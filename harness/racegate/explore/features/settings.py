@@ -17,6 +17,7 @@ from racegate.scenario.settings import (
     ModelSpec,
     OutputEvent,
     Planning,
+    TransferMode,
     Zeroing,
 )
 from racegate.scenario.spec import OwnScenario
@@ -64,6 +65,7 @@ def settings_of(scenario: OwnScenario) -> dict[str, str]:
         "cache_mode": str(engine.cache_mode),
         "numerics": str(scenario.model.numerics),
         "graph_mode": str(engine.graph_mode),
+        "transfers": str(engine.transfers),
         "zeroing": str(engine.zeroing),
         "planning": str(engine.planning),
         "layout": str(engine.layout),
@@ -196,6 +198,18 @@ SETTINGS = (
         "cache_mode", "all", "every block keeps a state; anchors say where the last step wrote"
     ),
     _setting("cache_mode", "offload", "prefixes leave and return on streams of their own"),
+    _setting(
+        "transfers",
+        str(TransferMode.THREAD),
+        "no stream can wait for a thread: the host has to, and late",
+        cache_mode="offload",
+    ),
+    _setting(
+        "transfers",
+        str(TransferMode.NIC),
+        "what waits for nothing is told too early",
+        cache_mode="offload",
+    ),
     _setting("numerics", "exact", "every bit counts"),
     _setting("numerics", "float32", "the kernels that users run, near ties included"),
     _setting(
