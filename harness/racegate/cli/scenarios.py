@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -86,19 +87,21 @@ def scenarios_cover(
     if out is not None:
         first = () if start is None else tuple(one for _, one in loaded_scripts(start))
         spec = CoverSpec(start=first, seed=seed, draws=draws, tries=tries, shrinks=shrinks)
-        found = _with_array(found, spec, out)
+        found = _with_array(found, spec, out, taken=[one.name for _, one in loaded])
     tell(json, found, lambda: print_cover(stdout_console(), found))
     is_whole = not any(found.missing.values()) or out is not None
     raise SystemExit(exit_code([Verdict.PROVED if is_whole else Verdict.INCONCLUSIVE]))
 
 
-def _with_array(found: CoverObject, spec: CoverSpec, out: Path) -> CoverObject:
-    """Writes the scripts that have what is missing."""
+def _with_array(
+    found: CoverObject, spec: CoverSpec, out: Path, *, taken: Sequence[str]
+) -> CoverObject:
+    """Writes the scripts that have what is missing. taken: names that are of other scripts"""
     names = []
     out.mkdir(parents=True, exist_ok=True)
     with named("array") as on_row:
         for script in covering_scripts(
-            found.missing, spec, lambda row, left: on_row(f"{left} pairs left")
+            found.missing, spec, lambda row, left: on_row(f"{left} pairs left"), taken=taken
         ):
             write_text(out / f"{script.name.replace('-', '_')}.toml", script.text)
             names.append(script.name)

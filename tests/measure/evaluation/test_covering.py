@@ -64,6 +64,8 @@ def test_an_array_has_what_it_was_asked_for_and_nothing_too_many(tmp_path: Path)
         assert again is not None and again.scenario.name == script.name
         assert len(again.pairs & wanted) >= script.own > 0
         assert f"# From: {script.own} pair{'s' * (script.own > 1)} of" in script.text
+    names = [script.name for script in scripts_of(small, wanted)]
+    assert not {script.name for script in scripts_of(small, wanted, taken=names)} & set(names)
     again = cover(wanted, Numerics.FLOAT32, msgspec.structs.replace(spec, start=started(small)))
     assert sum(row.ops for row in again) <= sum(row.ops for row in small)
 

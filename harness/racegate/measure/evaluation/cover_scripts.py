@@ -5,8 +5,9 @@ says for which pairs of features it is there.
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, count
 from textwrap import wrap
 
 import msgspec
@@ -65,12 +66,16 @@ def covering_scripts(
     missing: Mapping[str, Iterable[tuple[str, ...]]],
     spec: CoverSpec,
     on_row: Callable[[CoverRow, int], None] = lambda row, left: None,
+    *,
+    taken: Iterable[str] = (),
 ) -> Iterator[CoverScript]:
-    """Scripts with all that is missing, by numerics, as far as it is reached."""
+    """Scripts with all that is missing, by numerics, as far as it is reached. taken: names that are
+    of other scripts
+    """
     for numerics in JUDGED:
         wanted = frozenset((first, second) for first, second in missing[str(numerics)])
         rows = cover(wanted, numerics, spec, on_row=on_row)
-        yield from scripts_of(minimised(rows, wanted, spec.shrinks), wanted)
+        yield from scripts_of(minimised(rows, wanted, spec.shrinks), wanted, taken)
 
 
 class CoverScript(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,14 +86,19 @@ class CoverScript(msgspec.Struct, frozen=True, kw_only=True):
     text: str
 
 
-def scripts_of(rows: Sequence[CoverRow], missing: frozenset[Pair]) -> Iterator[CoverScript]:
-    """A script for each row. missing: the pairs that the rows have to have together"""
-    names: Counter[str] = Counter()
+def scripts_of(
+    rows: Sequence[CoverRow], missing: frozenset[Pair], taken: Iterable[str] = ()
+) -> Iterator[CoverScript]:
+    """A script for each row. missing: the pairs that the rows have to have together; taken: names
+    that are of other scripts
+    """
+    names = set(taken)
     for row in rows:
         own = own_pairs(row, rows, missing)
         name = _name(row.scenario)
-        names[name] += 1
-        name = name if names[name] == 1 else f"{name}-{names[name]}"
+        others = (f"{name}-{number}" for number in count(2))
+        name = next(one for one in chain((name,), others) if one not in names)
+        names.add(name)
         script = msgspec.structs.replace(
             row.scenario,
             name=name,
