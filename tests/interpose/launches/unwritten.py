@@ -34,6 +34,8 @@ def empty_places() -> torch.Tensor:
 
 
 def half_of_the_places() -> torch.Tensor:
+    """The others happen to be zero."""
+    torch.zeros(N, device="cuda", dtype=torch.int32)
     out = empty_places()
     torch.arange(HALF, N, out=out[:HALF])
     return out
@@ -154,6 +156,21 @@ def choose_wrong(x, y, N: tl.constexpr, B: tl.constexpr):
 def choose_right(x, y, N: tl.constexpr, B: tl.constexpr):
     at = tl.program_id(0) * B + tl.arange(0, B)
     tl.store(y + at, 1.0, mask=(at < N // 2) & (tl.load(x + at) != 1))
+
+
+@launched(half_of_the_places, empty)
+@triton.jit
+def choose_in_padding_right(x, y, N: tl.constexpr, B: tl.constexpr):
+    """What the mask picks of the second half goes where nobody looks either."""
+    at = tl.program_id(0) * B + tl.arange(0, B)
+    tl.store(y + at, 1.0, mask=tl.load(x + at) != 1)
+
+
+@launched(half_of_the_places, empty)
+@triton.jit
+def scatter_into_padding_wrong(x, y, N: tl.constexpr, B: tl.constexpr):
+    at = tl.program_id(0) * B + tl.arange(0, B)
+    tl.store(y + tl.load(x + at) % N, 1.0)
 
 
 @launched(empty_places, zeros)

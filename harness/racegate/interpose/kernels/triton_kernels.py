@@ -349,7 +349,7 @@ class TritonKernels:
                 if not is_used:
                     bounds = launch.given.bounds or ()
                     tried = self._notes.varied(launch.run, launch.writes, line, bounds)
-                    race = race_of_line(tried, touches, launch.given.unwritten.whole)
+                    race = race_of_line(tried, touches, launch.given.unwritten)
                     is_used = depends(tried)
             except self._turning_fails:
                 is_used = True

@@ -170,22 +170,31 @@ def depends(tried: LineTried) -> bool:
 
 
 def race_of_line(
-    tried: LineTried, touches: Sequence[ProgramAccess], whole: Ranges
+    tried: LineTried, touches: Sequence[ProgramAccess], unwritten: UnwrittenMemory
 ) -> LaunchRace | None:
-    """What is wrong with a load, if it is sure. touches: of the launch; whole: of the memory"""
+    """What is wrong with a load, if it is sure. touches: of the launch; unwritten: before it"""
     first = tried.loads[0].touch
-    if tried.varied.is_ended or tried.plain.ranges != tried.varied.ranges:
+    if tried.varied.is_ended or _stores_elsewhere(tried, unwritten.bytes):
         stores = [touch for touch in touches if touch.is_write and touch.at > first.at]
         return _race(first, stores[0] if stores else first)
     for load in tried.loads:
         touch = load.touch
-        if not (touch.is_atomic or touch.is_write or _is_within(touch, whole)):
+        if not (touch.is_atomic or touch.is_write or _is_within(touch, unwritten.whole)):
             continue
         for store in [touch] if touch.is_write else _stores_behind(touch, touches):
             both = np.intersect1d(touch.addresses, store.addresses)
             if both.size and _counts_on(tried, both, touch.size):
                 return _race(touch, store)
     return None
+
+
+def _stores_elsewhere(tried: LineTried, unwritten: Ranges) -> bool:
+    """Whether it stores at other places. What is only stored or left out where nothing had written
+    may be padding too: of rows that are not looked at, elements that a mask picks by their value.
+    """
+    left_out = without(tried.plain.ranges, tried.varied.ranges)
+    added = without(tried.varied.ranges, tried.plain.ranges)
+    return bool(left_out and added) or bool(without((*left_out, *added), unwritten))
 
 
 def _race(first: ProgramAccess, second: ProgramAccess) -> LaunchRace:
