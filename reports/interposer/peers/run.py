@@ -1,7 +1,7 @@
-"""Runs the tests of PyTorch, vLLM, DeepSpeed or Megatron-core on the virtual device, one process a test, and
-says what came of each. With `--together` the tests of a file are run in one process first: if
-nothing in it was without order or refused, those that passed have passed, and the others are run
-one by one.
+"""Runs the tests of PyTorch, vLLM, DeepSpeed or Megatron-core on the virtual device, one process a
+test, and says what came of each. With `--together` the tests of a file are run in one process
+first: if nothing in it was without order or refused, those that passed have passed, and the others
+are run one by one.
 
     python reports/interposer/peers/run.py CHECKOUT OUT.jsonl [--file test_cuda.py ...] [NAME ...]
     python reports/interposer/peers/run.py --table OUT.jsonl
