@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from racegate.interpose.kernels import operators
 from racegate.interpose.kernels.binding import Bound
 from racegate.interpose.kernels.later import shapes_of
 from racegate.interpose.kernels.shapes import Shapes
+from racegate.interpose.native import factories
 
 describe = cache(operators.describe)
 ROW, COLUMN, WHOLE = torch.zeros(1, 3), torch.zeros(4, 1), torch.zeros(3, 4).t()
@@ -94,3 +97,11 @@ def test_a_tensor_given_twice_and_a_value_are_asked_for_again(
     else:
         assert shapes.of(describe(name), bound) is WHOLE
     assert not shapes.dump()
+
+
+def test_no_tensor_of_racegate_is_made_by_what_a_program_may_replace() -> None:
+    names = [name for name in vars(factories) if hasattr(torch, name)]
+    made = re.compile(rf"\btorch\.({'|'.join(names)})\(")
+    room = Path(factories.__file__).parents[1]
+    assert "empty" in names
+    assert {path.name for path in room.rglob("*.py") if made.search(path.read_text())} == set()

@@ -23,6 +23,7 @@ from racegate.interpose.kernels.operators import (
     names_of_all,
 )
 from racegate.interpose.kernels.waiting import WaitReach
+from racegate.interpose.native import factories
 from racegate.interpose.native.streams import current_stream
 from racegate.order.ranges import Ranges, merged
 
@@ -320,7 +321,7 @@ class GpuKernels:
 
 def _power_of_number(overload: str, base: Any, exponent: Tensor, **kwargs: Any) -> Tensor:
     """A number to the power of a tensor, with a base of no dimensions on the host instead."""
-    base = torch.tensor(base, dtype=torch.result_type(base, exponent), device="cpu")
+    base = factories.tensor(base, dtype=torch.result_type(base, exponent), device="cpu")
     with torch._C._AutoDispatchBelowAutograd():
         return getattr(torch.ops.aten.pow, overload)(base, exponent, **kwargs)
 
@@ -333,7 +334,7 @@ def _has_number(operator: Operator, args: tuple[Any, ...]) -> bool:
 def _numbers_as_tensors(operator: Operator, args: tuple[Any, ...]) -> list[Any]:
     stands = _stands_for_tensor(operator, args)
     return [
-        torch.tensor(v, device="cpu") if is_number else v
+        factories.tensor(v, device="cpu") if is_number else v
         for v, is_number in zip(args, stands, strict=True)
     ]
 

@@ -19,6 +19,7 @@ from racegate.interpose.kernels.aliases import Tensor, bytes_of, tensors_in
 from racegate.interpose.kernels.interpreted.accesses import ranges_of
 from racegate.interpose.kernels.narrow_floats import compute_narrow_floats
 from racegate.interpose.kernels.triton_kernels import TritonKernels
+from racegate.interpose.native import factories
 from racegate.interpose.native.streams import current_stream
 from racegate.order.ranges import Ranges, merged
 
@@ -50,12 +51,12 @@ class _Copies:
         storage = tensor.untyped_storage()
         address = storage.data_ptr()
         if address not in self._storages:
-            flat = torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(storage)
+            flat = factories.empty(0, dtype=torch.uint8, device=tensor.device).set_(storage)
             copied = flat.cpu().clone().untyped_storage()
             self._storages[address] = copied
             low = copied.data_ptr()
             self._moves.append((low, low + copied.nbytes(), address - low))
-        out = torch.empty(0, dtype=tensor.dtype, device="cpu")
+        out = factories.empty(0, dtype=tensor.dtype, device="cpu")
         stored = self._storages[address]
         return out.set_(stored, tensor.storage_offset(), tensor.size(), tensor.stride())
 

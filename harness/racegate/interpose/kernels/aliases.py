@@ -11,6 +11,7 @@ import torch
 
 from racegate.interpose.device.session import Session
 from racegate.interpose.device.spans import Place, Span
+from racegate.interpose.native import factories
 from racegate.interpose.native.streams import current_gpu
 from racegate.order.ranges import Ranges, is_coarse, strided_ranges
 
@@ -85,16 +86,16 @@ def _make(session: Session, tensor: Tensor, address: int) -> Alias:
         span = session.spans.find(address)
     if span is None:
         if tensor.numel() and tensor._is_zerotensor():
-            return Alias(torch.zeros(tensor.size(), dtype=tensor.dtype, device="cpu"), ())
+            return Alias(factories.zeros(tensor.size(), dtype=tensor.dtype, device="cpu"), ())
         if tensor.numel():
             raise NoMemory(f"no memory of the virtual device at {address:#x}")
         size, stride = tensor.size(), tensor.stride()
-        return Alias(torch.empty_strided(size, stride, dtype=tensor.dtype, device="cpu"), ())
+        return Alias(factories.empty_strided(size, stride, dtype=tensor.dtype, device="cpu"), ())
     if span.storage is None:
         size = span.end - span.base
         data = (ctypes.c_char * size).from_address(span.base)
-        span.storage = torch.frombuffer(data, dtype=torch.uint8).untyped_storage()
-    alias = torch.empty(0, dtype=tensor.dtype, device="cpu")  # whatever the default is
+        span.storage = factories.frombuffer(data, dtype=torch.uint8).untyped_storage()
+    alias = factories.empty(0, dtype=tensor.dtype, device="cpu")  # whatever the default is
     offset = (address - span.base) // tensor.itemsize
     alias.set_(span.storage, offset, tensor.size(), tensor.stride())
     if tensor.is_conj():

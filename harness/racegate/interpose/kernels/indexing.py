@@ -10,6 +10,7 @@ import torch
 from racegate.interpose.device.session import Session
 from racegate.interpose.kernels.aliases import COARSE, Tensor, alias_of, tensors_in
 from racegate.interpose.kernels.operators import PICKS, Operator
+from racegate.interpose.native import factories
 from racegate.order.ranges import (
     Ranges,
     element_ranges,
@@ -118,9 +119,9 @@ def _values(index: Tensor) -> list[Any]:
 
 def _element_offsets(source: Tensor) -> Tensor:
     """Per element of the source, its place in elements from the first."""
-    offsets = torch.zeros((), dtype=torch.int64, device="cpu")
+    offsets = factories.zeros((), dtype=torch.int64, device="cpu")
     for size, stride in zip(source.size(), source.stride(), strict=True):
-        offsets = offsets.unsqueeze(-1) + torch.arange(size, device="cpu") * stride
+        offsets = offsets.unsqueeze(-1) + factories.arange(size, device="cpu") * stride
     return offsets
 
 

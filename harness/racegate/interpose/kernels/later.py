@@ -11,6 +11,7 @@ from racegate.interpose.device.session import Session
 from racegate.interpose.kernels.aliases import Tensor, tensors_in
 from racegate.interpose.kernels.binding import Bound
 from racegate.interpose.kernels.operators import Operator
+from racegate.interpose.native import factories
 
 
 def stage(session: Session, bound: Bound) -> None:
@@ -80,7 +81,9 @@ def _restored(value: Any, stands_for: dict[int, Tensor]) -> Any:
 def _to_meta(value: Any, back: dict[int, Tensor]) -> Any:
     """back: what each meta tensor stands for, by its id."""
     if isinstance(value, torch.Tensor):
-        meta = torch.empty_strided(value.size(), value.stride(), dtype=value.dtype, device="meta")
+        meta = factories.empty_strided(
+            value.size(), value.stride(), dtype=value.dtype, device="meta"
+        )
         back[id(meta)] = value
         back[-id(meta)] = meta
         return meta

@@ -16,6 +16,7 @@ from racegate.interpose.device.spans import Place
 from racegate.interpose.kernels.aliases import Tensor, bytes_of, tensors_in
 from racegate.interpose.kernels.operators import Operator, describe
 from racegate.interpose.kernels.waiting import WaitReach
+from racegate.interpose.native import factories
 from racegate.interpose.native.streams import current_gpu, current_stream
 from racegate.order.ranges import Ranges, merged
 
@@ -128,7 +129,7 @@ class HostUse:
     def _rehearsed(self, operator: Operator, args: Args, kwargs: Named) -> Taken:
         hosts = [tensor for _, tensor in host_operands(args, kwargs)]
         as_tensors = [
-            torch.tensor(value, device="cpu")
+            factories.tensor(value, device="cpu")
             if at in operator.tensors and isinstance(value, (bool, int, float, complex))
             else value
             for at, value in enumerate(args)

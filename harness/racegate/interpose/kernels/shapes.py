@@ -11,6 +11,7 @@ from racegate.interpose.kernels.aliases import Tensor, tensors_in
 from racegate.interpose.kernels.binding import PLAIN, Bound
 from racegate.interpose.kernels.later import shapes_of
 from racegate.interpose.kernels.operators import Operator
+from racegate.interpose.native import factories
 
 _KNOWN_MAX = 1 << 13
 _TYPE = "torch."
@@ -68,7 +69,7 @@ class Shapes:
 
 
 def _meta(size: tuple[int, ...], stride: tuple[int, ...], dtype: str) -> Tensor:
-    return torch.empty_strided(size, stride, dtype=getattr(torch, dtype), device="meta")
+    return factories.empty_strided(size, stride, dtype=getattr(torch, dtype), device="meta")
 
 
 def _shaped(made: Any, given: list[Tensor]) -> ResultShape | None:

@@ -19,6 +19,7 @@ import msgspec
 import torch
 
 from racegate.history.finding import Stack
+from racegate.interpose.native import factories
 from racegate.interpose.program.timeouts import STACKS_SIGNAL
 from racegate.interpose.ranks.group.findings import RankFinding
 from racegate.interpose.ranks.group.judging import findings_in
@@ -75,7 +76,7 @@ def prepare_ranks() -> None:
     """What the first operator behind a collective imports (shapes, by meta kernels): once, in the
     process that all ranks are forked from.
     """
-    torch.add(torch.empty(1, device="meta"), 1)
+    torch.add(factories.empty(1, device="meta"), 1)
 
 
 def lead(

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from racegate.interpose.native import factories
+
 _Compute = Callable[..., Any]
 
 _PREFIX = "__nv_"
@@ -36,7 +38,7 @@ def _fused(x: Any, y: Any, z: Any) -> Any:
 def _bits(x: Any, count: Callable[[int], int]) -> Any:
     """A number of each whole number's bits."""
     mask = (1 << 8 * x.itemsize) - 1
-    return torch.tensor([count(int(one) & mask) for one in x.flatten()]).reshape(x.shape)
+    return factories.tensor([count(int(one) & mask) for one in x.flatten()]).reshape(x.shape)
 
 
 def _leading_zeros(x: Any) -> Any:
@@ -142,7 +144,7 @@ def compute_extern(interpreter: Any) -> None:
     def create(
         self: Any, lib: str, path: str, symbol: str, args: list[Any], kind: Any, is_pure: Any
     ) -> Any:
-        tensors = [torch.from_numpy(np.array(arg.data, ndmin=1)) for arg in args]
+        tensors = [factories.from_numpy(np.array(arg.data, ndmin=1)) for arg in args]
         made = compute_of(symbol)(*tensors).numpy().reshape(np.shape(args[0].data))
         scalar = kind.scalar
         return interpreter.TensorHandle(

@@ -14,6 +14,8 @@ from typing import Any
 
 import torch
 
+from racegate.interpose.native import factories
+
 Tensor = Any
 _EFFICIENT_ROWS = 32  # the memory-efficient kernel rounds its kept sums up to as many
 
@@ -40,9 +42,9 @@ class KeyWindow:
             return None
         queries, keys = scores.shape[-2:]
         shift = keys - queries if self.is_from_end else 0
-        at = torch.arange(queries, device=scores.device)[:, None] + shift
-        key = torch.arange(keys, device=scores.device)
-        hidden = torch.zeros((queries, keys), dtype=torch.bool, device=scores.device)
+        at = factories.arange(queries, device=scores.device)[:, None] + shift
+        key = factories.arange(keys, device=scores.device)
+        hidden = factories.zeros((queries, keys), dtype=torch.bool, device=scores.device)
         if right is not None:
             hidden |= key > at + right
         return hidden if self.left is None else hidden | (key < at - self.left)
@@ -132,7 +134,7 @@ def _rows_of_heads(tensor: Tensor) -> Tensor:
 
 
 def _seeds(like: Tensor, shape: tuple[int, ...]) -> Tensor:
-    return torch.zeros(shape, dtype=torch.uint64, device=like.device)
+    return factories.zeros(shape, dtype=torch.uint64, device=like.device)
 
 
 def sdpa_flash(
@@ -279,7 +281,7 @@ def flash_forward(
     if asked:
         raise NoTwinError(f"with {', '.join(asked)}")
     mask = _window(is_causal, window_size_left, window_size_right)
-    output, sums = torch.empty_like(query), _empty_sums(query, cum_seq_q)
+    output, sums = factories.empty_like(query), _empty_sums(query, cum_seq_q)
     for part in _parts(query, key, cum_seq_q, cum_seq_k):
         made = forward(*part.cut(query, key, value), None, mask, scale)
         output[part.queries] = made[0].transpose(-3, -2)
@@ -309,7 +311,7 @@ def flash_backward(
 ) -> tuple[Any, ...]:
     """`_flash_attention_backward`."""
     mask = _window(is_causal, window_size_left, window_size_right)
-    grads = [torch.zeros_like(tensor) for tensor in (query, key, value)]
+    grads = [factories.zeros_like(tensor) for tensor in (query, key, value)]
     for part in _parts(query, key, cum_seq_q, cum_seq_k):
         cut = part.cut(query, key, value)
         grad = grad_out[part.queries].transpose(-3, -2)
@@ -358,7 +360,7 @@ def _slices(bounds: Tensor) -> list[slice]:
 def _empty_sums(query: Tensor, cum_q: Tensor | None) -> Tensor:
     rows, heads = query.shape[-3], query.shape[-2]
     shape = (query.shape[0], heads, rows) if cum_q is None else (heads, rows)
-    return torch.empty(shape, dtype=torch.float32, device=query.device)
+    return factories.empty(shape, dtype=torch.float32, device=query.device)
 
 
 def _window(is_causal: bool, left: int | None, right: int | None) -> KeyWindow:

@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 
+from racegate.interpose.native import factories
+
 Tensor = Any
 
 
@@ -48,8 +50,8 @@ def lstm_cell_backward(
 ) -> tuple[Any, ...]:
     """`_thnn_fused_lstm_cell_backward_impl`: gradients of gates [B, 4H], cell state, bias."""
     first, forget, cell, last = _wide(workspace).chunk(4, 1)
-    of_hidden = torch.zeros_like(first) if grad_hy is None else _wide(grad_hy)
-    of_cell = torch.zeros_like(first) if grad_cy is None else _wide(grad_cy)
+    of_hidden = factories.zeros_like(first) if grad_hy is None else _wide(grad_hy)
+    of_cell = factories.zeros_like(first) if grad_cy is None else _wide(grad_cy)
     bent = _wide(cy).tanh()
     of_cell = of_cell + of_hidden * last * (1 - bent * bent)
     gates = (

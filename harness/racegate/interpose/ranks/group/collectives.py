@@ -9,6 +9,7 @@ from functools import reduce
 import msgspec
 import torch
 
+from racegate.interpose.native import factories
 from racegate.interpose.ranks.group.kinds import CollectiveKind
 from racegate.order.ranges import Ranges
 
@@ -227,7 +228,7 @@ def _reduced(operation: GroupOperation, parts: list[bytes]) -> bytes:
     if not parts[0]:
         return b""
     is_short = dtype.is_floating_point and dtype.itemsize < 4
-    tensors = [torch.frombuffer(bytearray(part), dtype=dtype) for part in parts]
+    tensors = [factories.frombuffer(bytearray(part), dtype=dtype) for part in parts]
     total = reduce(_STEPS[name], [one.float() if is_short else one for one in tensors])
     if name == "avg":
         total = total / len(parts) if dtype.is_floating_point else total // len(parts)
