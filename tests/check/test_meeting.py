@@ -94,7 +94,7 @@ def test_a_step_that_an_oracle_speaks_of_is_no_meeting(
 ) -> None:
     runs, start, here = again
     _repeat(runs, start)
-    here = here._replace(shown=here.shown + 1)
+    here = _shown_more(here)
     assert runs._is_silent(start, here)
     for observations in (_one_less, _counted_wrongly):
         with monkeypatch.context() as patch:
@@ -116,7 +116,12 @@ def test_oracles_are_not_asked_about_what_was_shown_before(
     monkeypatch.setattr(runs._probe, "observations", None)
     assert runs._is_silent(start, here)
     with pytest.raises(TypeError):
-        runs._is_silent(start, here._replace(shown=here.shown + 1))
+        runs._is_silent(start, _shown_more(here))
+
+
+def _shown_more(here: _Mark) -> _Mark:
+    """A mark behind which observers of the first stream were shown something else."""
+    return here._replace(shown=(here.shown[0] + 1, *here.shown[1:]))
 
 
 def _one_less(seen: Sequence[Observation]) -> list[Observation]:

@@ -29,7 +29,7 @@ from racegate.engine.observe.recording import RecordingProbe
 from racegate.engine.ranked import RankedEngine, RankProbes, RankSite
 from racegate.engine.ranks.device import lane_of
 from racegate.engine.ranks.meeting import MismatchError
-from racegate.engine.state.edges import EDGES
+from racegate.engine.state.edges import edges_kept_by
 from racegate.engine.state.lanes import Lane, lanes_of, lanes_of_rank
 from racegate.faults.fault import Fault
 from racegate.history.run import EngineResult, Run
@@ -198,7 +198,7 @@ class Subject:
         return Run(
             trace=device.trace(),
             observations=probe.observations(),
-            edges=EDGES,
+            edges=edges_kept_by(self.scenario.engine),
             result=result,
             stopped=stopped,
             seconds=seconds,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from racegate.history.edge import Edge
+from racegate.scenario.settings import EngineSpec, TransferMode
 
 ROW_TABLES = ("block_table_cpu", "state_table_cpu", "temperature_cpu", "seed_cpu")
 INPUTS = (
@@ -273,3 +274,22 @@ EDGES = (
     POOL_PLACE_REUSE,
     PARTS_SENT,
 )
+
+# Of transfers, those that each way to carry them keeps: another one's order the same pairs.
+_CARRIED = {
+    TransferMode.STREAMS: (
+        SAVE_AFTER_FORWARD,
+        REUSE_AFTER_SAVE,
+        LOAD_AFTER_RELEASE,
+        FORWARD_AFTER_LOAD,
+    ),
+    TransferMode.THREAD: (SAVE_AFTER_FORWARD, SAVE_CONFIRMED, LOAD_AFTER_RELEASE, LOAD_CONFIRMED),
+    TransferMode.NIC: (SAVE_POSTED, SAVE_CONFIRMED, LOAD_POSTED, LOAD_CONFIRMED),
+}
+
+
+def edges_kept_by(engine: EngineSpec) -> tuple[Edge, ...]:
+    """The orderings that an engine of these settings may keep."""
+    kept = _CARRIED[engine.transfers]
+    others = {edge for edges in _CARRIED.values() for edge in edges if edge not in kept}
+    return tuple(edge for edge in EDGES if edge not in others)
