@@ -95,7 +95,9 @@ class WatchedInterpreter:
             watch.end()
         report.launches += 1
         phases = watch.phases(name, ())
-        if kwargs.get("EARLY") and (phases.before_wait() or not phases.waits_before_trigger()):
+        is_any = bool(phases.touches or phases.waits)  # a grid may have no program at all
+        is_early = bool(phases.before_wait()) or not phases.waits_before_trigger()
+        if kwargs.get("EARLY") and is_any and is_early:
             report.found.append(f"{name}: touches memory, or triggers, before it has waited")
         races: list[LaunchRace] = races_beyond(watch.beyond)
         touches, warps = watch.take(), kwargs.get("num_warps") or _WARPS
