@@ -40,7 +40,10 @@ CALLS: dict[str, tuple[Any, ...]] = {
 }
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU launches what is compiled")
+@pytest.mark.skipif(
+    torch.cuda.is_available(),
+    reason="kernels are looked into by the interpreter, and with a GPU they are compiled",
+)
 @pytest.mark.parametrize("file", CALLS)
 def test_without_its_barrier_a_kernel_has_a_race(file: str) -> None:
     options = {"width": WIDTH} if file == "state_migration" else {}
