@@ -47,7 +47,7 @@ def params_of(request: Request, own: range, *, is_drafted: bool) -> Any:
         temperature=request.temperature,
         detokenize=False,
         ignore_eos=True,
-        **{name: each for name, each in chosen.items() if name in SamplingParams.__struct_fields__},
+        **chosen,
     )
     if request.temperature and request.seed % SORTS == 2:
         params._bad_words_token_ids = words_of(own)  # what a tokenizer would have made of words
@@ -60,14 +60,14 @@ def narrowed_as(sort: int, own: range, *, is_drafted: bool) -> dict[str, Any]:
     """
     narrowed: tuple[dict[str, Any], ...] = (
         {"top_k": 8, "logprobs": 2},
-        {"top_p": 0.9, "prompt_logprobs": 1, **_at_least(3, own)},
+        {"top_p": 0.9, **_at_least(3, own)},
         {"logprobs": 1, "top_k": 16},
         {"allowed_token_ids": list(own), "top_p": 0.8},
     )
     unlike: tuple[dict[str, Any], ...] = (
         {"min_p": 0.1},
         {"logit_bias": {own.start: -1.0}},
-        {"min_p": 0.2, "logprob_token_ids": [own.start]},  # V1 fails with both these and drafts
+        {"min_p": 0.2},
         _at_least(2, own),
     )
     return narrowed[sort] | ({} if is_drafted else unlike[sort])
