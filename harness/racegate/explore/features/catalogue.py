@@ -355,6 +355,7 @@ HAPPENINGS = (
     ),
     counted("save", "saves", "a copy reads blocks that the next step writes", OFFLOAD),
     counted("load", "loads", "a copy writes blocks that the next step reads", OFFLOAD),
+    counted("prefix evicted", "evictions", "its memory is given back under a copy", OFFLOAD),
     happening(
         "load under a save in flight",
         "both streams touch the host's copies",
