@@ -63,9 +63,7 @@ class Watched(Scheduler):
 
 
 def with_offload(of: OwnScenario, most: int | None = None) -> OwnScenario:
-    engine = msgspec.structs.replace(
-        of.engine, cache_mode=CacheMode.OFFLOAD, prefixes_max=most
-    )
+    engine = msgspec.structs.replace(of.engine, cache_mode=CacheMode.OFFLOAD, prefixes_max=most)
     return msgspec.structs.replace(of, engine=engine)
 
 
