@@ -72,10 +72,7 @@ HAPPENINGS = (
         "reorder move", "reorder_moves", "two rows swap under a copy that names them by row", ROWS
     ),
     happening(
-        "rotation",
-        "three rows move in a circle: a swap in pairs is not enough",
-        lives.rotates,
-        ROWS,
+        "rotation", "three rows move in a circle: swapping pairs is not enough", lives.rotates, ROWS
     ),
     counted(
         "slot taken again", "slot_reuses", "what is not staged anew is the last request's", SLOTS
