@@ -233,10 +233,7 @@ class Truth:
             self._by_row(step, length, values, lambda row: row.end)
         bound = f"{boundary}.seq_lens_cpu_upper_bound"
         self._by_row(
-            step,
-            bound,
-            values,
-            lambda row: below_most(row.end + row.rejected_before + drafts),
+            step, bound, values, lambda row: below_most(row.end + row.rejected_before + drafts)
         )
 
     def _attention(self, step: int, values: Values) -> None:
@@ -311,8 +308,10 @@ class Truth:
             return
         is_by_logits = "sums" in values
         rows = [row for row in self._rows for _ in range(row.drafts + 1 if is_by_logits else 1)]
-        penalties = {name: partial(self._penalty, name) for name in _PENALTIES}
-        for name, of in {"temperature": temperature, "seeds": seed, **penalties}.items():
+        asked: dict[str, Callable[[Request], float | None]]
+        asked = {"temperature": temperature, "seeds": seed}
+        asked |= {name: partial(self._penalty, name) for name in _PENALTIES}
+        for name, of in asked.items():
             used = listed(values.get(name), rows)
             for at, (row, one) in enumerate(zip(rows, used, strict=False)):
                 where = f"of request {row.request} in row {at}"
@@ -396,5 +395,5 @@ class Truth:
         tokens = sum(row.tokens for row in self._steps.get(step, {}).values())
         slots: Any = values.get("slots") if tokens else None
         for group, places in enumerate(slots or ()):
-            pads, where = places[tokens:], f"behind token {tokens}, group {group}"
-            self._same(step, "padded graph.slots", where, pads, [NOWHERE] * len(pads))
+            where, true = f"behind token {tokens}, group {group}", [NOWHERE] * len(places[tokens:])
+            self._same(step, "padded graph.slots", where, places[tokens:], true)
