@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from racegate.device.protocol import DeviceBuffer, Use, reads, updates, writes
-from racegate.engine.decode.drafter import no_targets, shift_inputs
+from racegate.engine.decode.drafter import Drafter, shift_inputs
 from racegate.engine.model.head import HeadWeights, inside, logits_of
 from racegate.engine.model.layers import (
     AttentionShape,
@@ -21,7 +21,6 @@ from racegate.engine.model.layers import (
 from racegate.engine.model.model import Model, mrope_uses
 from racegate.engine.state.buffers import StepOutputs
 from racegate.engine.state.kernels import Kernel
-from racegate.engine.state.plan import PlanEntry
 from racegate.engine.state.setup import Setup
 from racegate.engine.state.view import StepView
 from racegate_kernels.backend import Backend
@@ -117,10 +116,12 @@ _SHARED = ("embed", "lm_head", "final_norm")
 _FC = {"fc_token": "draft.fc.token", "fc_hidden": "draft.fc.hidden"}
 
 
-class MtpDrafter:
+class MtpDrafter(Drafter):
     """A real layer with its own cache: one pass over the step's tokens, then K - 1 single-token
     passes.
     """
+
+    cache: DeviceBuffer
 
     def __init__(self, setup: Setup, model: Model, *, start: Start) -> None:
         engine, spec, sizes = setup.scenario.engine, setup.scenario.model, setup.sizes
@@ -142,12 +143,7 @@ class MtpDrafter:
         self._first: Kernel = _drawn_first if engine.draws_drafts else _mtp_first
         self._next: Kernel = _drawn_next if engine.draws_drafts else _mtp_next
 
-    def targets(self, entries: list[PlanEntry]) -> np.ndarray:
-        """[R] int32: its drafts aim at nothing."""
-        return no_targets(entries)
-
     def propose(self, view: StepView, sampled: DeviceBuffer, outputs: StepOutputs) -> None:
-        """Writes outputs.drafts [R, K]. sampled: [R, 1 + K] int32"""
         shift_inputs(self._setup, view, outputs)
         self._first_pass(view, outputs)
         for draft_pass in self._passes:

@@ -15,7 +15,7 @@ from racegate.engine.rows.batch_rows import BatchRows
 from racegate.engine.rows.correction import HostCorrection, UploadGuard
 from racegate.engine.rows.input_prep import InputPrep
 from racegate.engine.rows.parts import RowParts
-from racegate.engine.rows.stages import LayoutStages, NoCarry
+from racegate.engine.rows.stages import Carry, LayoutStages
 from racegate.engine.state.setup import Setup
 from racegate.scenario.settings import CacheMode
 
@@ -69,5 +69,5 @@ class RowLayout:
             batch=batch,
             guard=UploadGuard(self.setup, self._rows),
             correction=HostCorrection(self.setup, count_path, batch),
-            carry=NoCarry(),
+            carry=Carry(),
         )

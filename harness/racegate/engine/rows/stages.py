@@ -123,42 +123,31 @@ class Guard(Protocol):
         ...
 
 
-class Correction(Protocol):
-    """How the host learns what its optimism was worth."""
+class Correction:
+    """How the host learns what its optimism was worth: not at all, where its mirrors stay as
+    optimistic as the scheduler.
+    """
 
     def send(self, view: StepView, outputs: StepOutputs) -> None:
         """A step's counts are issued."""
-        ...
 
     def correct(self, step: int, prev: PrevStep) -> None:
         """The host's mirrors become exact."""
-        ...
 
     def release(self, step: int) -> None:
         """The last step's outputs are about to be given back."""
-        ...
 
 
-class Carry(Protocol):
-    """How the results of a step come to the next one."""
+class Carry:
+    """How the results of a step come to the next one: they stay where they are, in the step's own
+    row order, and the next step reaches them through the previous rows.
+    """
 
     def note(self, accepted: DeviceBuffer) -> None:
         """The counts to hand on are issued. accepted: [R] int32"""
-        ...
 
     def keep(self, view: StepView, outputs: StepOutputs) -> None:
         """They are issued, drafts included."""
-        ...
-
-
-class NoCarry:
-    """They stay where they are, in the step's own row order."""
-
-    def note(self, accepted: DeviceBuffer) -> None:
-        """Counts have a path of their own. accepted: [R] int32"""
-
-    def keep(self, view: StepView, outputs: StepOutputs) -> None:
-        """The next step reaches them through the previous rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

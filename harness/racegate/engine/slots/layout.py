@@ -10,9 +10,9 @@ from racegate.engine.decode.draft_weights import DraftWeights
 from racegate.engine.model.model import Model
 from racegate.engine.rows.accepted_counts import AcceptedCounts, DeviceCounts
 from racegate.engine.rows.parts import RowParts
-from racegate.engine.rows.stages import LayoutStages
+from racegate.engine.rows.stages import Correction, LayoutStages
 from racegate.engine.slots.batch_slots import BatchSlots
-from racegate.engine.slots.carry import NoCorrection, SlotCarry
+from racegate.engine.slots.carry import SlotCarry
 from racegate.engine.slots.draft_weights import SlotDraftWeights
 from racegate.engine.slots.memory import SlotMemory
 from racegate.engine.slots.parts import SlotParts
@@ -68,6 +68,6 @@ class SlotLayout:
         return LayoutStages(
             batch=BatchSlots(self.setup, self._memory, self._rows, self._parts),
             guard=self._pool,
-            correction=NoCorrection(),
+            correction=Correction(),
             carry=SlotCarry(self.setup, self._memory, self._parts),
         )

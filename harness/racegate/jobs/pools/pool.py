@@ -45,6 +45,11 @@ class Worker(Protocol[T_contra, R_co]):
         """One task."""
         ...
 
+
+@runtime_checkable
+class ClosingWorker(Protocol[R_co]):
+    """A worker that has something left to do, or to say, behind its last task."""
+
     def end(self) -> R_co | None:
         """After the last task: what is left to say, if anything is."""
         ...
@@ -244,7 +249,11 @@ class InProcessPool:
         for number, task in enumerate(share):
             yield self._done(worker, number, task)
         with Caught("its end") as caught:
-            last = worker.end()
+            last = (
+                cast("ClosingWorker[R]", worker).end()
+                if isinstance(worker, ClosingWorker)
+                else None
+            )
         if caught.breakage is not None:
             yield Lost(worker=0, doing="its end", why=broke(caught.breakage))
             return
