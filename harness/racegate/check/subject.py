@@ -238,7 +238,6 @@ class VirtualExecution:
         self._subject = subject
 
     def run(self, settings: RunSettings) -> Run:
-        """One run."""
         device = virtual_device(VirtualDevice, self._subject.lanes, settings)
         return self._subject.run_on(device, settings, limit=limited_memory())
 

@@ -74,7 +74,6 @@ class CudaDevice(IssuingDevice[PutWork]):
 
     @property
     def has_expired(self) -> bool:
-        """Whether the watchdog had to open the latches."""
         return self._streams.has_expired
 
     def event(self, name: str) -> Event:
@@ -182,7 +181,6 @@ class CudaDevice(IssuingDevice[PutWork]):
         return snapshot
 
     def close(self) -> None:
-        """Opens what is still closed and waits for the device: so a stopped run ends."""
         self._streams.close()
 
 

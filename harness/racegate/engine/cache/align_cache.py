@@ -130,7 +130,6 @@ class AlignCache:
         return self._setup.inputs.window_table
 
     def decide(self, view: StepView, accepted_host: np.ndarray) -> Moves:
-        """Where each row's running state goes. accepted_host [R] int32 becomes 1 where it moves."""
         moves = Moves(len(view.entries), self._width)
         for row, (entry, state) in enumerate(zip(view.entries, view.states, strict=True)):
             table = entry.state_blocks
@@ -154,7 +153,6 @@ class AlignCache:
         return moves
 
     def stage(self, view: StepView, moves: Moves) -> None:
-        """Host side: windows, and where running states go."""
         setup, inputs, step = self._setup, self._setup.inputs, view.shape.step
         setup.put(inputs.window_table, moves.window, step=step)
         # These two follow the forward pass.
@@ -166,7 +164,6 @@ class AlignCache:
         setup.put(inputs.migrate_offset, moves.offset, step=step)
 
     def move(self, view: StepView, moves: Moves) -> None:
-        """Before the step: the running states go to their new columns."""
         if not moves.target.any():
             return
         inputs, rows = self._setup.inputs, view.shape.rows
@@ -179,7 +176,6 @@ class AlignCache:
         self.copy_states("migrate", view.shape, self.layers, places)
 
     def guard(self, step: int) -> None:
-        """The host may move and rewrite rows again."""
         self._setup.device.wait_host(self._sent, edges.POSTPROCESS_GUARD, step=step)
 
     def keep_boundaries(self, view: StepView) -> DeviceBuffer:

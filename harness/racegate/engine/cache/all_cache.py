@@ -43,7 +43,6 @@ class AllCache:
         """Nothing behind a forward pass reads the rows' tables."""
 
     def decide(self, view: StepView, accepted_host: np.ndarray) -> Moves:
-        """No row moves. accepted_host: [R] int32"""
         return self._nothing
 
     def stage(self, view: StepView, moves: Moves) -> None:

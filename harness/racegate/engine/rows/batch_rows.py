@@ -59,7 +59,6 @@ class BatchRows:
         return self._states
 
     def names(self) -> tuple[str, ...]:
-        """Requests by row."""
         return self._batch.names()
 
     def tables(self) -> dict[str, np.ndarray]:

@@ -41,7 +41,6 @@ class BatchSlots:
 
     @property
     def row_of(self) -> Mapping[str, int]:
-        """The row of each request in the step's batch."""
         return self._row_of
 
     @property
@@ -50,7 +49,6 @@ class BatchSlots:
         return self._states
 
     def names(self) -> tuple[str, ...]:
-        """Requests by row."""
         return tuple(self._row_of)
 
     def tables(self) -> dict[str, np.ndarray]:

@@ -74,6 +74,11 @@ def worked(worker: Worker[T, R], task: T, say_alive: SayAlive) -> R:
     return worker.work(task)
 
 
+def ended(worker: Worker[T, R]) -> R | None:
+    """What a worker has to say at its end."""
+    return cast("ClosingWorker[R]", worker).end() if isinstance(worker, ClosingWorker) else None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task(Generic[T]):
     """name: in words, for progress, and to say what a worker was doing if it is lost
@@ -249,11 +254,7 @@ class InProcessPool:
         for number, task in enumerate(share):
             yield self._done(worker, number, task)
         with Caught("its end") as caught:
-            last = (
-                cast("ClosingWorker[R]", worker).end()
-                if isinstance(worker, ClosingWorker)
-                else None
-            )
+            last = ended(worker)
         if caught.breakage is not None:
             yield Lost(worker=0, doing="its end", why=broke(caught.breakage))
             return
