@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from racegate.device.protocol import DeviceBuffer
-from racegate.engine.cache.align_cache import Columns, FixedColumns
+from racegate.engine.cache.align_cache import Columns
 from racegate.engine.cache.fresh_blocks import BlockZeroing
 from racegate.engine.cache.parts import CacheParts
 from racegate.engine.cache.pools import Pools
@@ -46,7 +46,7 @@ class RowLayout:
             return self._cache.all_cache(self.setup, model)
         if mode.has_columns:
             return self._cache.align_cache(self.setup, model)
-        return FixedColumns(self.setup)
+        return Columns(self.setup)
 
     def device_windows(self) -> DeviceBuffer | None:
         """The host knows where running states stand, but in cache mode all."""

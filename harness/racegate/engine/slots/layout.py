@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from racegate.device.protocol import DeviceBuffer
-from racegate.engine.cache.align_cache import Columns, FixedColumns
+from racegate.engine.cache.align_cache import Columns
 from racegate.engine.cache.fresh_blocks import BlockZeroing
 from racegate.engine.cache.pools import Pools
 from racegate.engine.decode.draft_weights import DraftWeights
@@ -47,7 +47,7 @@ class SlotLayout:
             return self._parts.anchors(self.setup, model, self._memory)
         if mode.has_columns:
             return self._parts.columns(self.setup, model, self._memory)
-        return FixedColumns(self.setup)
+        return Columns(self.setup)
 
     def device_windows(self) -> DeviceBuffer | None:
         """Only the device knows where they stand, if they move."""
