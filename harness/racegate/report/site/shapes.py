@@ -125,9 +125,3 @@ class SanitizerFile(msgspec.Struct, frozen=True, kw_only=True):
 
     device: str
     programs: tuple[SanitizerProgram, ...]
-
-
-class RecordedFile(msgspec.Struct, frozen=True, kw_only=True):
-    """Litmus programs recorded on a GPU. summary: counts, by what is counted in words"""
-
-    summary: dict[str, int]
