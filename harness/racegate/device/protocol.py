@@ -205,11 +205,11 @@ class Device(ABC):
             yield graph
         finally:
             self._capturing = None
-        self._captured(graph)
+        graph.handle = self._captured(graph)
 
-    @abstractmethod
-    def _captured(self, graph: Graph) -> None:
-        """Makes what was recorded fit to be replayed."""
+    def _captured(self, graph: Graph) -> object:
+        """What the device replays in the place of the launches, if it has such a thing."""
+        return None
 
     @abstractmethod
     def replay(self, stream: Stream, graph: Graph, *, step: int, masks: Mapping[str, int]) -> None:

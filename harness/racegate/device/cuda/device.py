@@ -130,10 +130,10 @@ class CudaDevice(IssuingDevice[PutWork]):
         work = PutWork(put, pass_owners(launch, self.recorder, name, step))
         self._issue(stream, name, step, accesses, work)
 
-    def _captured(self, graph: Graph) -> None:
+    def _captured(self, graph: Graph) -> object:
         self._streams.beat()
         self._staging.wait()
-        graph.handle = self._cuda.capture(
+        return self._cuda.capture(
             partial(_all, [launch_work(launch, self._backend) for launch in graph.launches]),
             rehearsal=partial(_all, [on_zeros(launch, self._backend) for launch in graph.launches]),
         )

@@ -118,9 +118,6 @@ class VirtualDevice(IssuingDevice[Run], MeetingDevice):
         run = partial(self._launcher.run, launch, name, step)
         self._issue(stream, name, step, tuple(accesses_of(launch)), run)
 
-    def _captured(self, graph: Graph) -> None:
-        """Nothing is to be made of its launches."""
-
     def replay(self, stream: Stream, graph: Graph, *, step: int, masks: Mapping[str, int]) -> None:
         full_name = f"graph:{graph.name}{stream.suffix}@{step}"
         launches = graph.resolved(masks)
