@@ -85,13 +85,14 @@ def test_one_that_does_not_start_anew_is_a_line_too(
 
 
 class Stopped(Lost):
-    """Somebody ends the gate while the first scenario runs under a hold. closed_by: what ended the
-    engine
+    """Somebody ends the gate while a scenario runs under a hold. during: which
+    closed_by: what ended the engine
     """
 
-    def __init__(self, stop: KeyboardInterrupt) -> None:
+    def __init__(self, stop: KeyboardInterrupt, during: str = NAMES[0]) -> None:
         super().__init__(Wait.BEHIND)
         self.stop = stop
+        self.during = during
         self.closed_by: BaseException | None = None
 
     @contextmanager
@@ -104,7 +105,7 @@ class Stopped(Lost):
                 raise
 
     def run(self, scenario: Scenario, plan: Plan) -> ReleaseRun:
-        if plan.holds:
+        if plan.holds and scenario.name == self.during:
             raise self.stop
         return super().run(scenario, plan)
 
@@ -117,3 +118,11 @@ def test_a_stop_ends_the_gate_and_its_engine(
     assert gate(releases, monkeypatch, tmp_path) == (code, [])
     assert releases.scenarios == ["first"], "no other scenario is begun"
     assert releases.closed_by is stop, "so that its processes are killed, not waited for"
+
+
+def test_a_stopped_gate_writes_what_it_had_judged(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    releases = Stopped(TerminatedError(), during="third")
+    left = "INCONCLUSIVE not judged: the gate was stopped"
+    assert gate(releases, monkeypatch, tmp_path) == (143, ["DIVERGENT", GONE, left])

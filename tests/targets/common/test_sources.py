@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import linecache
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
-from typing import Any
+from types import ModuleType
+from typing import Any, ClassVar
 
 import pytest
 
@@ -30,7 +31,12 @@ class Runner:
 
 
 def kernel(value):
-    return value + 1
+    return value +\\
+    1
+
+
+def other(value):
+    return value + 2
 """
 INTERPRETER = "triton.runtime.interpreter"
 
@@ -76,18 +82,37 @@ def test_what_only_an_import_does_cannot_be_edited(runner: Any, before: str, aft
         edit_source(edit(before, after), Memo())
 
 
-def test_an_edited_kernel_is_read_anew_and_nothing_is_known_of_kernels(
+class InterpretedFunction:
+    """In the place of Triton's: what runs is made of the source that is read."""
+
+    rewritten_fn: ClassVar[dict[Callable[[int], int], Callable[[int], int]]] = {}
+
+    def __init__(self, fn: Callable[[int], int]) -> None:
+        self.fn = fn
+
+    def rewrite(self) -> Callable[[int], int]:
+        if self.fn not in self.rewritten_fn:
+            found: dict[str, Callable[[int], int]] = {}
+            exec(inspect.getsource(self.fn), found)
+            self.rewritten_fn[self.fn] = found[self.fn.__name__]
+        return self.rewritten_fn[self.fn]
+
+
+def test_an_edited_kernel_is_read_anew_also_in_captured_graphs_and_nothing_is_known_of_kernels(
     runner: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     interpreter: Any = ModuleType(INTERPRETER)
-    interpreter.InterpretedFunction = SimpleNamespace(rewritten_fn={runner.kernel: "rewritten"})
+    interpreter.InterpretedFunction = InterpretedFunction
     monkeypatch.setitem(sys.modules, INTERPRETER, interpreter)
+    monkeypatch.setattr(InterpretedFunction, "rewritten_fn", {})
+    captured, other = (InterpretedFunction(one).rewrite() for one in (runner.kernel, runner.other))
+    assert (captured(1), other(1)) == (2, 3)
     memo = Memo()
     memo.keep()
-    edit_source(edit("value + 1", "value - 1"), memo)
-    assert runner.kernel(1) == 0
-    assert interpreter.InterpretedFunction.rewritten_fn == {} and not memo.is_open
-    assert "value - 1" in "".join(linecache.getlines(runner.__file__))
+    edit_source(edit("value +\\\n    1", "value - 1"), memo)  # what is below stands a line higher
+    launched = [InterpretedFunction(one).rewrite() for one in (runner.kernel, runner.other)]
+    assert [one(1) for one in launched] == [0, 3] and (captured(1), other(1)) == (0, 3)
+    assert not memo.is_open
     linecache.clearcache()
 
 

@@ -153,6 +153,7 @@ def test_only_scenarios_that_run_the_change_are_judged_and_lines_are_kept(
     done = gate(releases, monkeypatch, "--against", "1.0")
     assert done.exit_code == ExitCode.CLEAN, done.output
     assert set(releases.scenarios) == {"runs"} and releases.traced == ["runs", "skips"]
+    assert len(releases.cells) == 2, "one engine for lines and values of the base"
     assert "1 scenario of 2 run it" in done.output
     assert "not judged, because they run nothing of it: skips" in done.output
     gate(releases, monkeypatch, "--against", "1.0")

@@ -17,7 +17,7 @@ from racegate.jobs.foreign.changes import (
     changed_places,
     changed_runs,
 )
-from racegate.jobs.foreign.releases import ReleaseCell
+from racegate.jobs.foreign.releases import ReleaseCell, ReopenedEngine
 from racegate.scenario.errors import BadInputError
 from racegate.scenario.spec import Scenario
 from racegate.scenario.untrusted.text import many
@@ -34,15 +34,16 @@ Loaded = list[tuple[Path, Scenario]]
 _SHOWN_MAX = 8
 
 
-def changed_only(loaded: Loaded, cell: ReleaseCell, lines: KnownLines | None) -> Loaded:
-    """The scripts that run something of the change. lines: of the base, None without one
+def changed_only(loaded: Loaded, cell: ReleaseCell, base: ReopenedEngine | None) -> Loaded:
+    """The scripts that run something of the change. base: its engine, None without one
 
     Raises BadInputError without a base; ends with 0 if nothing differs, and with 4 if no scenario
     runs what does.
     """
-    if lines is None:
+    if base is None:
         raise BadInputError("--changed needs a base to tell what has changed: give --against too")
-    places = changed_places(lines.cell, cell)
+    lines = KnownLines(base.cell, base.opened)
+    places = changed_places(base.cell, cell)
     if not places:
         say(f"nothing to judge: no Python of {lines.cell.title} is changed")
         raise typer.Exit(ExitCode.CLEAN)

@@ -8,7 +8,7 @@ from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from shlex import quote
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import msgspec
 import typer
@@ -54,9 +54,8 @@ from racegate.history.gates.results import gated
 from racegate.history.outcome import RunResult
 from racegate.history.schedule import parse_holds
 from racegate.interpose.errors import BadInput
-from racegate.jobs.foreign.bases import Bases, base_cell
+from racegate.jobs.foreign.bases import Bases, base_cell, content_of
 from racegate.jobs.foreign.beside import ComparedRun, compare, compared_run
-from racegate.jobs.foreign.changes import KnownLines
 from racegate.jobs.foreign.draws import RequestDraw, ScenarioDraw
 from racegate.jobs.foreign.opened import TargetOptions
 from racegate.jobs.foreign.releases import (
@@ -66,6 +65,7 @@ from racegate.jobs.foreign.releases import (
     kind_of,
     open_release,
 )
+from racegate.jobs.stopping import StoppedError, done_of
 from racegate.report.ci.failing import checked_results
 from racegate.report.targets.releases import print_engine_verdict
 from racegate.report.targets.results import Reasons, print_comparison, print_target_gate
@@ -74,7 +74,7 @@ from racegate.scenario.files import load_for, script_file
 from racegate.scenario.spec import Scenario
 from racegate.scenario.untrusted.text import many
 from racegate.targets.common.environment import EnginePackage
-from racegate.targets.common.judge import RUNS_MAX, ReleaseVerdict, judge, judge_under
+from racegate.targets.common.judge import RUNS_MAX, ReleaseVerdict, judge, judge_under, lost_verdict
 from racegate.targets.common.result import replay_command, result_of
 from racegate.targets.common.witnesses.witness import (
     ReleaseWitness,
@@ -99,6 +99,7 @@ AgainstOption = Annotated[
         help="Compare with this release, or this checkout: only what differs is a finding.",
     ),
 ]
+STOPPED = "not judged: the gate was stopped"
 RunsOption = Annotated[int, typer.Option("--runs", min=0, help="Runs under holds at most.")]
 
 
@@ -163,7 +164,10 @@ def run(
         fail("--hold is for one version: it cannot be compared with --against")
     packaging = kind_of(cell).packaging
     loaded = load_for(packaging.title, script_file(scenario, packaging.name))
-    bases = _bases(cell, against, runs, log, [loaded])
+    base = None
+    if (bases := _bases(cell, against, runs, log)) is not None:
+        with bases.engine:
+            base = bases.of(loaded)
     with started(cell, log) as opened:
         if hold is None:
             judged = _judged(opened, loaded, runs)
@@ -175,7 +179,7 @@ def run(
         title = f"{loaded.name} on {opened.cell.title}"
         write_run_trace(trace_out, partial(opened.runs.run, loaded), title)
     _write(witness, judged, loaded)
-    result = _beside(judged, str(scenario), bases)
+    result = _beside(judged, str(scenario), against, base)
     write_results_page(html, [result])
     tell(json, result, lambda: _print_judged(judged, result, str(scenario), {}))
     code = exit_code([judged.verdict], benign=benign_of(strict))
@@ -211,23 +215,31 @@ def gate(
     folder = folder_of_scripts(scenarios, packaging.name)
     loaded = without(loaded_scripts_for(packaging.title, folder), left_out)
     loaded = loaded if scenarios is not None else fitting(loaded, cell.cannot_run)
-    if changed:
-        of_base = None if against is None else base_cell(cell, against)
-        lines = None if of_base is None else KnownLines(of_base, lambda: started(of_base, log))
-        loaded = changed_only(loaded, cell, lines)
-    bases = _bases(cell, against, runs, log, [scenario for _, scenario in loaded])
+    bases = _bases(cell, against, runs, log)
     shown: list[RunResult] = []
     reasons = ci.reasons()
-    with _reopened(cell, runs, log) as engine:
-        for place, scenario in loaded:
-            found = engine.judge(scenario)
-            judged.append((place, found))
-            shown.append(_beside(found, str(place), bases))
-            _write(witness, found, scenario)
-            if json != "-" and verbose:
-                _print_judged(found, shown[-1], str(place), reasons)
-            else:
-                _progress(f"{found.scenario}: {_line_of(found, shown[-1])}")
+    stop: KeyboardInterrupt | None = None
+    try:
+        with bases.engine if bases else nullcontext(), _reopened(cell, runs, log) as engine:
+            if changed:
+                loaded = changed_only(loaded, cell, bases.engine if bases else None)
+            for place, scenario in loaded:
+                base = None if bases is None else bases.of(scenario)
+                found = engine.judge(scenario)
+                judged.append((place, found))
+                shown.append(_beside(found, str(place), against, base))
+                _write(witness, found, scenario)
+                if json != "-" and verbose:
+                    _print_judged(found, shown[-1], str(place), reasons)
+                else:
+                    _progress(f"{found.scenario}: {_line_of(found, shown[-1])}")
+    except KeyboardInterrupt as error:
+        if not judged:
+            raise
+        stop, ci = error, ci._replace(known=None)  # half a gate is no baseline, nor beside one
+        for place, scenario in loaded[len(judged) :]:
+            judged.append((place, lost_verdict(cell, scenario, STOPPED)))
+            shown.append(result_of(judged[-1][1], str(place)))
     benign = benign_of(strict)
     ratchet = ratchet_of(shown, ci, benign)
     results = gated(shown, ratchet)
@@ -241,7 +253,10 @@ def gate(
     checked = checked_results(shown, files, code=code, benign=benign, ratchet=ratchet)
     write_checked(checked, str(results.verdict), ci, json)
     write_results_page(html, shown)
-    raise typer.Exit(code)
+    if stop is None:
+        raise typer.Exit(code)
+    left = [one.scenario for one in shown if one.message == STOPPED]
+    raise StoppedError(stop, done=done_of(len(shown) - len(left), left)) from stop
 
 
 @with_set("options", campaign_options)
@@ -296,34 +311,25 @@ def _reopened(cell: ReleaseCell, runs: int, log: Path | None) -> ReopenedEngine:
     )
 
 
-class _Bases(NamedTuple):
-    """What scenarios are compared with. against: the base as it was given; judged: by name"""
-
-    against: str
-    judged: dict[str, ComparedRun]
-
-
-def _bases(
-    cell: ReleaseCell,
-    against: str | None,
-    runs: int,
-    log: Path | None,
-    scenarios: Sequence[Scenario],
-) -> _Bases | None:
-    """Scenarios on the base, if there is one. Raises BadInputError if it does not start."""
+def _bases(cell: ReleaseCell, against: str | None, runs: int, log: Path | None) -> Bases | None:
+    """What scenarios are compared with, if there is a base."""
     if against is None:
         return None
     base = _reopened(base_cell(cell, against), runs, log)
-    return _Bases(against, Bases(base, settings=(runs,)).judged(scenarios))
+    return Bases(base, content_of(base.cell), settings=(runs,))
 
 
-def _beside(found: ReleaseVerdict, place: str, bases: _Bases | None) -> RunResult:
-    """The result, beside that of the base if there is one. place: of the script, for commands"""
+def _beside(
+    found: ReleaseVerdict, place: str, against: str | None, base: ComparedRun | None
+) -> RunResult:
+    """The result, beside that of the base if there is one. place: of the script, for commands;
+    against: the base as it was given
+    """
     result = result_of(found, place)
-    if bases is None:
+    if against is None or base is None:
         return result
-    beside = compare(bases.judged[found.scenario], compared_run(found, result))
-    command = f"{replay_command(found, place, ())} --against {quote(bases.against)} --runs 0"
+    beside = compare(base, compared_run(found, result))
+    command = f"{replay_command(found, place, ())} --against {quote(against)} --runs 0"
     return msgspec.structs.replace(result, comparison=beside.replayed_by(command))
 
 

@@ -5,7 +5,7 @@ decides it, so that the base is run once and not with every change.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -26,35 +26,32 @@ _SOURCES = ("*.py", "*.c", "*.h")
 
 @dataclass(frozen=True, slots=True)
 class Bases:
-    """Scenarios on a base. engine: which is started if something is not kept
+    """Scenarios on a base. engine: which is started if something is not kept, and is the caller's
+    to end; content: of all that it is, from `content_of`
 
     settings: what else decides what is found; folder: where it is kept
     """
 
     engine: ReopenedEngine
+    content: str
     settings: tuple[object, ...] = ()
     folder: Path = field(default_factory=lambda: cache_folder("bases"))
 
-    def judged(self, scenarios: Sequence[Scenario]) -> dict[str, ComparedRun]:
-        """By name. Raises BadInput if the engine does not start."""
-        content = content_of(self.engine.cell)
-        places = {one.name: self.folder / f"{self._key(content, one)}.json" for one in scenarios}
-        found = {name: kept for name, place in places.items() if (kept := _read(place)) is not None}
-        missing = [one for one in scenarios if one.name not in found]
-        if missing:
+    def of(self, scenario: Scenario) -> ComparedRun:
+        """One scenario. Raises BadInputError if the engine does not start."""
+        place = self.folder / f"{self._key(scenario)}.json"
+        if (kept := _read(place)) is not None:
+            return kept
+        judged = self.engine.judge(scenario)
+        made = compared_run(judged, result_of(judged, f"{scenario.name}.toml"))
+        if not made.result.is_lost:  # another run may say more
             self.folder.mkdir(parents=True, exist_ok=True)
-            with self.engine as engine:
-                for scenario in missing:
-                    judged = engine.judge(scenario)
-                    made = compared_run(judged, result_of(judged, f"{scenario.name}.toml"))
-                    found[scenario.name] = made
-                    if not made.result.is_lost:  # another run may say more
-                        write_json(places[scenario.name], made)
-        return found
+            write_json(place, made)
+        return made
 
-    def _key(self, content: str, scenario: Scenario) -> str:
+    def _key(self, scenario: Scenario) -> str:
         cell = msgspec.structs.replace(self.engine.cell, checkout=None)
-        decides = (content, cell, scenario, self.settings)
+        decides = (self.content, cell, scenario, self.settings)
         return hashlib.sha256(msgspec.json.encode(decides)).hexdigest()[:32]
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import hashlib
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from itertools import takewhile
@@ -21,7 +21,7 @@ import msgspec
 
 from racegate.interpose.outcome import Plan
 from racegate.jobs.foreign.bases import content_of
-from racegate.jobs.foreign.releases import OpenedEngine, Opens, ReleaseCell, kind_of
+from racegate.jobs.foreign.releases import OpenedEngine, ReleaseCell, kind_of
 from racegate.scenario.spec import Scenario
 from racegate.scenario.strict import StrictStruct
 from racegate.scenario.untrusted.files import write_json
@@ -169,11 +169,11 @@ def _statements(tree: ast.Module) -> Iterator[tuple[int, int, str, int, int]]:
 class KnownLines:
     """The lines that scenarios run on a base, kept by the content of all that decides them.
 
-    opens: starts its engine, if something is not kept
+    opened: its engine, which is started if something is not kept
     """
 
     cell: ReleaseCell
-    opens: Opens
+    opened: Callable[[], OpenedEngine]
     folder: Path = field(default_factory=lambda: cache_folder("lines"))
 
     def of(self, scenarios: Sequence[Scenario]) -> dict[str, Lines]:
@@ -184,10 +184,9 @@ class KnownLines:
         missing = [one for one in scenarios if one.name not in found]
         if missing:
             self.folder.mkdir(parents=True, exist_ok=True)
-            with self.opens() as opened:
-                for scenario in missing:
-                    found[scenario.name] = _traced(opened, scenario)
-                    write_json(places[scenario.name], found[scenario.name])
+        for scenario in missing:
+            found[scenario.name] = _traced(self.opened(), scenario)
+            write_json(places[scenario.name], found[scenario.name])
         return {one.name: found[one.name] for one in scenarios}
 
     def _key(self, content: str, scenario: Scenario) -> str:

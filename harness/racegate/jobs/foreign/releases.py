@@ -114,14 +114,18 @@ class ReopenedEngine:
     ) -> None:
         self._stack.__exit__(kind, error, trace)
 
+    def opened(self) -> OpenedEngine:
+        """The engine, started if it is not. Raises BadInputError if that fails."""
+        if self._engine is None:
+            self._engine = self._stack.enter_context(self._opened())
+        return self._engine
+
     def judge(self, scenario: Scenario) -> ReleaseVerdict:
         """One scenario; where the engine is lost in it, or does not start anew, a verdict that says
         so. Raises BadInputError or BrokenHarnessError if it does not start at all.
         """
         try:
-            if self._engine is None:
-                self._engine = self._stack.enter_context(self._opened())
-            return self._judge(self._engine, scenario)
+            return self._judge(self.opened(), scenario)
         except (BadInputError, BrokenHarnessError) as error:
             if not (self._was_lost or isinstance(error, ServerLost)):
                 raise

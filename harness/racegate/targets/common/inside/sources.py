@@ -75,11 +75,14 @@ def edit_source(edit: SourceEdit, memo: Memo) -> None:
         raise NotTaken(f"{error}: {edit.module} {NOT_EDITED}") from error
     if not changed:
         raise NotTaken(f"{edit.module} {NOT_EDITED}")
-    if any(function in kernels for function in changed):
+    edited = [function for function in changed if function in kernels]
+    if edited:
         # The interpreter of kernels reads their source.
         linecache.cache[str(path)] = (len(after), None, after.decode().splitlines(True), str(path))
-        for kernel in kernels:
-            del sys.modules[_INTERPRETER].InterpretedFunction.rewritten_fn[kernel]
+        interpreted = sys.modules[_INTERPRETER].InterpretedFunction
+        for kernel in edited:
+            captured = interpreted.rewritten_fn.pop(kernel)  # launches of graphs have this one
+            captured.__code__ = interpreted(kernel).rewrite().__code__
         memo.forget()
 
 
