@@ -47,7 +47,7 @@ class Scheduler:
         self._cache_mode = scenario.engine.cache_mode
         self._events = events
         self.blocks = Blocks(scenario.engine)
-        self.store = Store(scenario.engine.state_interval)
+        self.store = Store(scenario.engine.state_interval, scenario.engine.prefixes_max)
         self.requests = {request.name: Tracked(request) for request in scenario.requests}
         self.running: list[Tracked] = []
         self.waiting: list[Tracked] = []

@@ -8,14 +8,14 @@ from racegate_reference.blocks import Key
 
 
 class Store:
-    """Which prefixes are saved, without bound.
+    """Which prefixes are saved: the last `most` that came in, if there is a bound.
 
     States and cache entries follow from the tokens of a key, of which the last one is the token
     behind the prefix. So the keys are all there is to keep.
     """
 
-    def __init__(self, interval: int) -> None:
-        self._interval = interval
+    def __init__(self, interval: int, most: int | None = None) -> None:
+        self._interval, self._most = interval, most
         self._keys: dict[Key, None] = {}
 
     @property
@@ -26,6 +26,8 @@ class Store:
     def save(self, tokens: Sequence[Hashable], boundary: int) -> None:
         """Saves the prefix of `boundary` tokens, of which `tokens` has at least one more."""
         self._keys.setdefault(tuple(tokens[: boundary + 1]))
+        if self._most is not None and len(self._keys) > self._most:
+            del self._keys[next(iter(self._keys))]
 
     def longest(self, tokens: Sequence[Hashable]) -> int:
         """The length of the longest saved prefix that leaves a token to compute, or 0."""

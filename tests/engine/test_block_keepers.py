@@ -170,6 +170,13 @@ class TestStore:
         assert saves is not None
         assert 0 < len(asked) <= saves.counters["saves"]
 
+    @pytest.mark.parametrize("name", ["offload-evicted-load", "offload-nic-evicted"])
+    def test_host_memory_holds_no_more_than_it_may(self, name: str) -> None:
+        ended = checker(name).execute().result
+        assert ended is not None
+        assert ended.counters["saves"] - ended.counters["evictions"] == 1
+        assert scenario(name).engine.prefixes_max == 1
+
     def test_a_load_can_be_late_without_harm(self) -> None:
         late = parse_schedule(["load/* until forced", "save/* until forced"])
         for name in OFFLOADED:

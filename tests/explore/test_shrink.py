@@ -19,6 +19,7 @@ from racegate.scenario.settings import (
     Layout,
     OutputEvent,
     Planning,
+    TransferMode,
     Zeroing,
 )
 from racegate.scenario.spec import Abort, Gap, OwnScenario, Request, Rotate
@@ -180,3 +181,20 @@ def test_a_request_goes_with_the_events_that_name_it() -> None:
 @pytest.mark.parametrize("half", [HOLDS[:3], HOLDS[3:]])
 def test_holds_go_by_halves(half: tuple[Hold, ...]) -> None:
     assert shrunk(lambda case: case.schedule.holds in (HOLDS, half)).schedule.holds == half
+
+
+@pytest.mark.parametrize("carried", TransferMode)
+def test_no_step_carries_prefixes_in_another_way(carried: TransferMode) -> None:
+    """A finding of a NIC would be told of streams if these lack the edge too."""
+    engine = EngineSpec(cache_mode=CacheMode.OFFLOAD, transfers=carried, depth=4)
+    scenario = msgspec.structs.replace(EVERYTHING, engine=engine, events=())
+    tried = []
+
+    def still_fails(case: Case) -> bool:
+        tried.append(case.scenario.engine)
+        return case.scenario.engine.cache_mode is CacheMode.OFFLOAD
+
+    found = shrink(Case(scenario=scenario, schedule=Schedule()), still_fails)
+    assert found.case.scenario.engine.depth == 2 and len(tried) > 5
+    assert {one.transfers for one in tried} == {carried}
+    assert {one.cache_mode for one in tried} == {CacheMode.OFFLOAD, CacheMode.NONE}

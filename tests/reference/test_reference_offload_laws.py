@@ -6,6 +6,7 @@ from random import Random
 
 import msgspec
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from racegate.scenario.settings import CacheMode
 from racegate.scenario.spec import Abort, Dummy, Gap, OwnScenario
@@ -23,7 +24,8 @@ class Watched(Scheduler):
     def __init__(self, of: OwnScenario, engine: Engine) -> None:
         super().__init__(of, engine.events)
         self.interval = of.engine.state_interval
-        self.saved: set[tuple[int, ...]] = set()
+        self.saved: list[tuple[int, ...]] = []
+        self.most = of.engine.prefixes_max or len(of.requests) * of.engine.model_len_max
         self.admitted: set[tuple[str, int]] = set()
         self.hits = 0
 
@@ -51,19 +53,23 @@ class Watched(Scheduler):
             if tracked.outcome is None and current and result.entry.chunk:
                 assert result.end == result.start + result.entry.tokens
                 if result.end % self.interval == 0:
-                    self.saved.add(tracked.tokens[: result.end + 1])
+                    self.save(tracked.tokens[: result.end + 1])
         super().process(frame)
-        assert set(self.store.keys) == self.saved
+        assert list(self.store.keys) == self.saved
+
+    def save(self, key: tuple[int, ...]) -> None:
+        if key not in self.saved:
+            self.saved = [*self.saved, key][-self.most :]
 
 
-def with_offload(of: OwnScenario) -> OwnScenario:
-    engine = msgspec.structs.replace(of.engine, cache_mode=CacheMode.OFFLOAD)
+def with_offload(of: OwnScenario, most: int | None = None) -> OwnScenario:
+    engine = msgspec.structs.replace(of.engine, cache_mode=CacheMode.OFFLOAD, prefixes_max=most)
     return msgspec.structs.replace(of, engine=engine)
 
 
-def watch(of: OwnScenario) -> Watched:
-    """The scheduler of a whole run with offload."""
-    of = with_offload(of)
+def watch(of: OwnScenario, most: int | None = None) -> Watched:
+    """The scheduler of a whole run with offload. most: prefixes that are held"""
+    of = with_offload(of, most)
     engine = Engine(of)
     watched = engine.scheduler = Watched(of, engine)
     while not engine.done:
@@ -71,10 +77,10 @@ def watch(of: OwnScenario) -> Watched:
     return watched
 
 
-@given(scenarios())
+@given(scenarios(), st.sampled_from((None, None, 1, 2)))
 @settings(max_examples=80)
-def test_hits_are_the_longest_saved_prefixes(of: OwnScenario) -> None:
-    watched = watch(of)
+def test_hits_are_the_longest_saved_prefixes(of: OwnScenario, most: int | None) -> None:
+    watched = watch(of, most)
     # A key is a prefix of a whole number of intervals, and the token behind it.
     assert {len(key) % watched.interval for key in watched.saved} <= {1}
 

@@ -323,13 +323,14 @@ def test_cascade_attention_gives_way(
 
 @pytest.mark.parametrize("mode", CacheMode)
 def test_what_carries_prefixes_gives_way_where_none_leaves(mode: CacheMode) -> None:
-    asked = EngineSpec(cache_mode=mode, transfers=TransferMode.NIC)
+    asked = EngineSpec(cache_mode=mode, transfers=TransferMode.NIC, prefixes_max=2)
     resolved = resolve(OwnScenario(name="x", title="t", engine=asked, requests=(_request("A"),)))
     is_kept = mode is CacheMode.OFFLOAD
     assert (resolved.scenario.engine.transfers is TransferMode.NIC) is is_kept
     because = f"cache mode {mode} leaves prefixes where they are"
     told = [change.text for change in resolved.changes]
-    assert told == ([] if is_kept else [f"{because}: transfers nic becomes streams"])
+    changes = ["transfers nic becomes streams", "prefixes_max 2 becomes None"]
+    assert told == ([] if is_kept else [f"{because}: {change}" for change in changes])
 
 
 def test_scenarios_are_frozen() -> None:

@@ -259,10 +259,14 @@ def _with_common_prompt(
 
 
 def _with_transfers(pick: Pick, engine: EngineSpec) -> EngineSpec:
-    """Picked last: what carries prefixes, where they leave."""
+    """Picked last: what carries prefixes, where they leave, and for how many there is room."""
     if engine.cache_mode is not CacheMode.OFFLOAD:
         return engine
-    return msgspec.structs.replace(engine, transfers=one_of(pick, tuple(TransferMode)))
+    return msgspec.structs.replace(
+        engine,
+        transfers=one_of(pick, tuple(TransferMode)),
+        prefixes_max=one_of(pick, (None, None, 1, 2)),
+    )
 
 
 def _with_every_block(pick: Pick, engine: EngineSpec) -> EngineSpec:

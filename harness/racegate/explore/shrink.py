@@ -23,7 +23,6 @@ from racegate.scenario.settings import (
     ModelSpec,
     OutputEvent,
     Planning,
-    TransferMode,
     Zeroing,
 )
 from racegate.scenario.spec import AnyScenario, Event, OwnScenario, Request, ScenarioError
@@ -193,12 +192,12 @@ def _simpler_requests(request: Request) -> Iterator[Request]:
 
 
 def _simpler_engines(engine: EngineSpec) -> list[dict[str, object]]:
-    """Changes that each make it simpler."""
+    """Changes that each make it simpler, and none that carries prefixes in another way."""
     changes: list[dict[str, object]] = []
     if engine.cache_mode is not CacheMode.NONE:
         changes.append({"cache_mode": CacheMode.NONE})
-    if engine.transfers is not TransferMode.STREAMS:
-        changes.append({"transfers": TransferMode.STREAMS})
+    if engine.prefixes_max is not None:
+        changes.append({"prefixes_max": None})
     if engine.zeroing is not Zeroing.NONE:
         changes.append({"zeroing": Zeroing.NONE})
     if engine.planning is not Planning.INLINE:

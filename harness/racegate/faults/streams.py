@@ -285,4 +285,16 @@ TIERS = (
         parts=the_parts(cache=CacheParts(unconfirmed=CountedSaves)),
         holds={"offload-nic-zeroed": ("d2h:save.state.0.A@1 until h2d:load.state.0.C@5",)},
     ),
+    Fault(
+        name="prefix-evicted-under-load",
+        number=64,
+        kind=FaultKind.ORDERING,
+        needs=HPX,
+        origin="sglang#31427",
+        summary="host memory of a prefix is given back while the prefix is loaded from it",
+        expect="inputs.conv",
+        scenarios=("offload-evicted-load",),
+        drops=frozenset({edges.EVICT_AFTER_LOAD.name}),
+        holds={"offload-evicted-load": ("h2d:load.state.0.B@4 until host:evict@5",)},
+    ),
 )

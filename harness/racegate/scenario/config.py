@@ -16,6 +16,7 @@ from racegate.scenario.settings import (
     Cascade,
     DrafterKind,
     DraftSampling,
+    EngineSpec,
     LayerKind,
     TransferMode,
 )
@@ -113,12 +114,22 @@ def _nothing_attends(scenario: OwnScenario) -> _Ruling | None:
     return _Ruling("cascade", Cascade.OFF, "no layer attends")
 
 
+def _stays(engine: EngineSpec) -> str:
+    return f"cache mode {engine.cache_mode} leaves prefixes where they are"
+
+
 def _nothing_leaves(scenario: OwnScenario) -> _Ruling | None:
     engine = scenario.engine
     if engine.cache_mode is CacheMode.OFFLOAD or engine.transfers is TransferMode.STREAMS:
         return None
-    because = f"cache mode {engine.cache_mode} leaves prefixes where they are"
-    return _Ruling("transfers", TransferMode.STREAMS, because)
+    return _Ruling("transfers", TransferMode.STREAMS, _stays(engine))
+
+
+def _nothing_is_held(scenario: OwnScenario) -> _Ruling | None:
+    engine = scenario.engine
+    if engine.cache_mode is CacheMode.OFFLOAD or engine.prefixes_max is None:
+        return None
+    return _Ruling("prefixes_max", None, _stays(engine))
 
 
 # In this order: what one settles, the next ones find settled.
@@ -130,4 +141,5 @@ _RULES: tuple[Callable[[OwnScenario], _Ruling | None], ...] = (
     _unknown_lengths,
     _nothing_attends,
     _nothing_leaves,
+    _nothing_is_held,
 )

@@ -33,6 +33,7 @@ class Expect(StrictStruct, frozen=True, kw_only=True):
     zeroed_blocks: int = 0
     saves: int = 0
     loads: int = 0
+    evictions: int = 0
     masked_rows: int = 0
     drawn_drafts: int = 0
     draft_weight_moves: int = 0

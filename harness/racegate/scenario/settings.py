@@ -248,7 +248,7 @@ class EngineSpec(StrictStruct, frozen=True, kw_only=True):
     """Configuration both engines obey (DEFINITION section 5).
 
     draft_sampling: random draws the drafts of drafter mtp, each from weights of its own
-    transfers: of cache mode offload
+    transfers: of cache mode offload; prefixes_max: that host memory holds, without bound if none
     capture_rows: batch sizes for which a graph is captured; a step takes the smallest that fits
     ranks: over so many the heads and the vocabulary are spread, each with an engine of its own
     """
@@ -259,6 +259,7 @@ class EngineSpec(StrictStruct, frozen=True, kw_only=True):
     draft_sampling: DraftSampling = DraftSampling.GREEDY
     cache_mode: CacheMode = CacheMode.NONE
     transfers: TransferMode = TransferMode.STREAMS
+    prefixes_max: int | None = None
     rows_max: int = 8
     tokens_per_step_max: int = 64
     prefill_chunk_max: int = 64

@@ -153,6 +153,12 @@ def _validate_engine(engine: EngineSpec, require: Require) -> None:
         "$.engine.capture_rows",
         "must be rising batch sizes of at least 1",
     )
+    prefixes_max = engine.prefixes_max
+    require(
+        prefixes_max is None or prefixes_max > 0,
+        "$.engine.prefixes_max",
+        f"must be at least 1, is {prefixes_max}",
+    )
     if engine.cache_mode.has_columns:
         require(
             engine.state_interval % engine.block_size == 0,

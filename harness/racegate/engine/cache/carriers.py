@@ -44,7 +44,13 @@ class Carrier(Protocol):
     saving: Stream
 
     def free(self, plan: StepPlan, loads: Set[Key]) -> None:
-        """From here on the blocks that a plan takes may be written, and what it loads be read."""
+        """From here on the blocks that a plan takes may be written, and what it loads be read.
+        loads: these, and what host memory does not hold any longer
+        """
+        ...
+
+    def forget(self, step: int) -> None:
+        """From here on the host may write what was saved and given as a load."""
         ...
 
     def save(self, save: StepSave, copies: Callable[[], None], computed: Event) -> None:
@@ -68,6 +74,11 @@ class StreamCarrier:
     def free(self, plan: StepPlan, loads: Set[Key]) -> None:
         """The compute stream waits for all that is being saved, and loads wait for that."""
         self._device.wait_stream(self._compute, self._saved, edges.REUSE_AFTER_SAVE, step=plan.step)
+
+    def forget(self, step: int) -> None:
+        """The host waits for all that is being saved and loaded."""
+        self._device.wait_host(self._saved, edges.EVICT_AFTER_SAVE, step=step)
+        self._device.wait_host(self._loaded, edges.EVICT_AFTER_LOAD, step=step)
 
     def save(self, save: StepSave, copies: Callable[[], None], computed: Event) -> None:
         """The save stream waits. One event stands for all saves until then."""
@@ -117,6 +128,9 @@ class ThreadCarrier:
         """The host confirms the saves that stand in the way, late as it is."""
         for done in self._unconfirmed.take(plan, loads):
             self._device.wait_host(done, edges.SAVE_CONFIRMED, step=plan.step)
+
+    def forget(self, step: int) -> None:
+        """Saves were confirmed just now, and loads when they were made."""
 
     def save(self, save: StepSave, copies: Callable[[], None], computed: Event) -> None:
         """The thread waits. The completion is asked for when it is needed."""

@@ -8,7 +8,7 @@ same.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -58,12 +58,35 @@ class PrefixStore:
         self._blocks_ready = device.event("blocks_ready")
         self._images = {request.name: request.images for request in setup.scenario.requests}
         self._prefixes: dict[Key, dict[str, HostBuffer]] = {}
+        self._completed: dict[Key, int] = {}
 
     def release_blocks(self, plan: StepPlan) -> None:
-        """From here on blocks that were saved and given back may be written, and what was saved be
-        loaded.
+        """From here on blocks that were saved and given back may be written, what was saved be
+        loaded, and memory that is not to be held any longer be another prefix's.
         """
-        self._carrier.free(plan, {self._loaded(entry) for entry in plan.entries if entry.loaded})
+        loads = {self._loaded(entry) for entry in plan.entries if entry.loaded}
+        evicted = self._evicted(plan)
+        self._carrier.free(plan, loads.union(evicted))
+        if evicted:
+            self._carrier.forget(plan.step)
+            self._evict(evicted, plan.step)
+
+    def _evicted(self, plan: StepPlan) -> list[Key]:
+        """What the scheduler does not hold, and none of the steps completes whose output it has
+        yet to see: by these it may come to hold it.
+        """
+        held, completed = plan.saved, self._completed.items()
+        if held is None:
+            return []
+        return [key for key, step in completed if step <= plan.settled and key not in held]
+
+    def _evict(self, keys: Sequence[Key], step: int) -> None:
+        with self._device.action("evict", step=step):
+            for key in keys:
+                del self._completed[key]
+                for buffer in self._prefixes.pop(key).values():
+                    self._device.free_host(buffer)
+        self._counters.add("evictions", len(keys))
 
     def load(self, plan: StepPlan) -> None:
         """Fills the fresh blocks of requests that were admitted with a saved prefix.
@@ -113,8 +136,10 @@ class PrefixStore:
         new: dict[Key, PlanEntry] = {}
         for entry, state in zip(view.entries, view.states, strict=True):
             key = self._key(entry, state.tokens)
-            if key and key not in self._prefixes:
-                new.setdefault(key, entry)
+            if key:
+                self._completed[key] = view.shape.step
+                if key not in self._prefixes:
+                    new.setdefault(key, entry)
         return new
 
     def _loaded(self, entry: PlanEntry) -> Key:

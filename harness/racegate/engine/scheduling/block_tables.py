@@ -106,7 +106,19 @@ class BlockTables:
         if not self._is_offload:
             self._publish_boundary(tracked, boundary)
         elif entry.is_discarded:
-            self._saved.setdefault(_key(tracked)[: boundary + 1])
+            self._save(_key(tracked)[: boundary + 1])
+
+    def _save(self, key: Key) -> None:
+        """Where memory is bounded, what came first gives way."""
+        most = self._engine.prefixes_max
+        self._saved.setdefault(key)
+        if most is not None and len(self._saved) > most:
+            del self._saved[next(iter(self._saved))]
+
+    @property
+    def saved(self) -> frozenset[Key] | None:
+        """The prefixes that host memory is to hold; None where nothing bounds it."""
+        return None if self._engine.prefixes_max is None else frozenset(self._saved)
 
     def _publish_boundary(self, tracked: Tracked, boundary: int) -> None:
         """The state at a boundary, and the attention blocks up to it."""

@@ -59,6 +59,7 @@ class Scheduler:
         self._waiting: deque[Tracked] = deque()
         self._ended: list[str] = []
         self._preempted: list[str] = []
+        self._settled = -1
         self.unmet_events: list[str] = []
 
     @property
@@ -120,6 +121,8 @@ class Scheduler:
             ended=ended,
             preempted=tuple(self._preempted),
             dummy_rows=sum(event.rows for event in self._events(step, Dummy)),
+            saved=self._tables.saved,
+            settled=self._settled,
         )
 
     def abort(self, step: int) -> None:
@@ -134,6 +137,7 @@ class Scheduler:
 
     def process(self, plan: StepPlan, sampled: Mapping[str, list[int]]) -> None:
         """Applies the output of a step: the tokens each of its requests emitted."""
+        self._settled = plan.step
         for entry in plan.entries:
             tracked = self.requests[entry.request]
             if tracked.status is Status.FINISHED:

@@ -159,6 +159,24 @@ FORWARD_AFTER_LOAD = Edge(
     reason="the request would go on from what the blocks held before",
     first=("h2d:load.*",),
 )
+EVICT_AFTER_SAVE = Edge(
+    name="evict-after-save",
+    before="d2h:save.* on the save stream",
+    after="the host giving memory of saved prefixes back",
+    buffers=("saved_*_cpu",),
+    reason="a prefix would be saved into memory that is something else's by then",
+    first=("d2h:save.*",),
+    second=("host:evict",),
+)
+EVICT_AFTER_LOAD = Edge(
+    name="evict-after-load",
+    before="h2d:load.* on the load stream",
+    after="the host giving memory of saved prefixes back",
+    buffers=("saved_*_cpu",),
+    reason="a request would be filled with what the memory holds next",
+    first=("h2d:load.*",),
+    second=("host:evict",),
+)
 SAVE_POSTED = Edge(
     name="save-posted",
     before="the forward pass and the drafter of a prefill chunk",
@@ -170,7 +188,7 @@ SAVE_POSTED = Edge(
 SAVE_CONFIRMED = Edge(
     name="save-confirmed",
     before="d2h:save.* of a thread or a NIC",
-    after="work on the blocks' next owner that the host issues, and loads of what was saved",
+    after="what the host issues on the blocks' next owner, loads of what was saved, its eviction",
     buffers=(*_POOLS, "saved_*"),
     reason="the store would keep what the blocks' next owner writes",
     first=("d2h:save.*",),
@@ -257,6 +275,8 @@ EDGES = (
     REUSE_AFTER_SAVE,
     LOAD_AFTER_RELEASE,
     FORWARD_AFTER_LOAD,
+    EVICT_AFTER_SAVE,
+    EVICT_AFTER_LOAD,
     SAVE_POSTED,
     SAVE_CONFIRMED,
     LOAD_POSTED,
@@ -282,6 +302,8 @@ _CARRIED = {
         REUSE_AFTER_SAVE,
         LOAD_AFTER_RELEASE,
         FORWARD_AFTER_LOAD,
+        EVICT_AFTER_SAVE,
+        EVICT_AFTER_LOAD,
     ),
     TransferMode.THREAD: (SAVE_AFTER_FORWARD, SAVE_CONFIRMED, LOAD_AFTER_RELEASE, LOAD_CONFIRMED),
     TransferMode.NIC: (SAVE_POSTED, SAVE_CONFIRMED, LOAD_POSTED, LOAD_CONFIRMED),

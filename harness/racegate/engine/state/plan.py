@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from racegate.engine.state.blocks import Key
+
 REGIONS = 4
 
 
@@ -47,7 +49,9 @@ class PlanEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 class StepPlan(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One step. ended: requests finished or aborted since the last plan; preempted: in this
-    iteration; dummy_rows: padding rows to run in an idle step.
+    iteration; dummy_rows: padding rows to run in an idle step
+    saved: the prefixes that host memory is to hold, if it is bounded; settled: the last step whose
+        output the scheduler knew
     """
 
     step: int
@@ -55,6 +59,8 @@ class StepPlan(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     ended: tuple[str, ...]
     preempted: tuple[str, ...]
     dummy_rows: int = 0
+    saved: frozenset[Key] | None = None
+    settled: int = -1
 
 
 def region(entry: PlanEntry, *, threshold: int) -> int:

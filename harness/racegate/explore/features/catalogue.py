@@ -72,10 +72,7 @@ HAPPENINGS = (
         "reorder move", "reorder_moves", "two rows swap under a copy that names them by row", ROWS
     ),
     happening(
-        "rotation",
-        "three rows move in a circle: a swap in pairs is not enough",
-        lives.rotates,
-        ROWS,
+        "rotation", "three rows move in a circle: swapping pairs is not enough", lives.rotates, ROWS
     ),
     counted(
         "slot taken again", "slot_reuses", "what is not staged anew is the last request's", SLOTS
@@ -355,6 +352,7 @@ HAPPENINGS = (
     ),
     counted("save", "saves", "a copy reads blocks that the next step writes", OFFLOAD),
     counted("load", "loads", "a copy writes blocks that the next step reads", OFFLOAD),
+    counted("prefix evicted", "evictions", "its memory is given back under a copy", OFFLOAD),
     happening(
         "load under a save in flight",
         "both streams touch the host's copies",

@@ -73,6 +73,10 @@ SOURCES = {
             without=("_triton.py", "launch.py", *OBSERVING),
         ),
         Source(
+            name="tiers",
+            folders=_named("harness/racegate/engine/cache", "carriers.py", "store.py", "parts.py"),
+        ),
+        Source(
             name="observe",
             folders=("harness/racegate/engine/observe",),
             tests=(
