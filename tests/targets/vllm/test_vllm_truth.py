@@ -252,6 +252,19 @@ def test_a_row_that_begins_with_one_token_is_padded_with_zeros_and_not_with_draf
     assert untrue([*seen[:2], (1, "inputs of the model", drafted), then])
 
 
+def test_what_pads_a_graph_is_written_nowhere() -> None:
+    step = scheduled(1, A=(4, 0, 0, 4))
+
+    def graph(*slots: int) -> list[str]:
+        return untrue([step, (1, "padded graph", {"slots": [[8, 9, 10, 11, *slots]]})])
+
+    assert graph() == graph(-1, -1) == []
+    assert graph(-1, 12) == [
+        "step 1: padded graph.slots behind token 4, group 0: [-1, 12] used, [-1, -1] true"
+    ]
+    assert untrue([(1, "padded graph", {"slots": [[7]]})]) == [], "of a step that nobody scheduled"
+
+
 def test_not_more_is_told_than_somebody_reads() -> None:
     seen = two_steps()
     step, name, _ = seen[3]

@@ -72,6 +72,10 @@ from racegate.targets.vllm.wire import (
 
 NOBODY = Scenario(name="nobody", title="what is captured is for no request", requests=())
 BLOCKS_BYTES = 32 << 20
+# Of a step. Where a release tells them apart, a batch has room for more than may be scheduled, as
+# drafters whose own slots count need it: one limit cannot stand for the other.
+TOKENS_SCHEDULED, TOKENS_BATCHED = 256, 272
+_LIMIT = "max_num_scheduled_tokens"
 
 
 def start(folder: Path, asked: Cell) -> Any:
@@ -89,7 +93,8 @@ def start(folder: Path, asked: Cell) -> Any:
         "enforce_eager": asked.graphs is CaptureMode.NONE,
         "max_model_len": 512,
         "max_num_seqs": 4,
-        "max_num_batched_tokens": 256,
+        "max_num_batched_tokens": TOKENS_BATCHED if _LIMIT in known else TOKENS_SCHEDULED,
+        _LIMIT: TOKENS_SCHEDULED,
         "dtype": "float32" if asked.fidelity is Fidelity.HOLLOW else "float16",
         "enable_prefix_caching": asked.mode is not StateMode.NONE,
         "mamba_cache_mode": asked.mode if asked.layers is LayerMode.HYBRID else None,

@@ -24,6 +24,7 @@ from racegate.targets.vllm.inside.truth.values import (
     entry,
     has_dimensions,
     in_rows,
+    is_drafted,
     listed,
     run_places,
     seed,
@@ -34,6 +35,7 @@ from racegate.targets.vllm.inside.truth.values import (
 from racegate.targets.vllm.wire import TOKENS_MAX
 
 CHOSEN = "scheduled"  # the observation of what the scheduler chose, and what follows from it
+NOWHERE = -1  # the slot of no token
 UNTRUE_MAX = 20  # what follows from the first wrong value says little
 # What sampling is asked for besides a temperature and a seed, where there is a temperature.
 Penalties = Callable[[Request], dict[str, float]]
@@ -61,7 +63,7 @@ class Truth:
         self._steps: dict[int, dict[str, RequestStep]] = {}
         self._rows: list[RequestStep] = []  # in the order of the batch
         self._before: dict[str, int] = {}  # rows of the step before, by request
-        self._asked: int | None = None  # drafts that are wanted of a row; None: all
+        self._asked: Any = None  # drafts that are wanted of a row; None: all
         self._drafted: int | None = None  # passes of the drafter in this step; None: no model yet
         self.untrue: list[Wrong] = []
         self.compared: Counter[str] = Counter()
@@ -81,6 +83,7 @@ class Truth:
             "masks": self._masks,
             "sampled": self._sampled,
             "zeroed": self._zeroed,
+            "padded graph": self._padding,
         }
         for step, name, values in seen:
             if name in rules:
@@ -132,8 +135,7 @@ class Truth:
 
     def _chosen(self, step: int, values: Values) -> None:
         chosen: Any = values["requests"]
-        asked: Any = values["asked"]
-        self._asked = asked
+        self._asked = values["asked"]
         self._before = {row.request: at for at, row in enumerate(self._rows) if row.accepted}
         has_drafts = not self._proposed or step - 1 in self._proposed
         self._steps[step] = self._course.step(step, chosen, has_drafts=has_drafts)
@@ -148,7 +150,7 @@ class Truth:
 
     def _is_over(self, row: RequestStep) -> bool:
         """Whether it has all its tokens, and the host only does not know yet."""
-        request = self._course.request(row.request)
+        request = self._request(row)
         return row.known >= len(request.prompt) + request.max_tokens
 
     def _disjoint(self, step: int) -> None:
@@ -183,7 +185,7 @@ class Truth:
         if not self._order(step, values):
             return
         self._lengths(step, "metadata", values)
-        self._by_row(step, "metadata.drafted", values, _is_drafted)
+        self._by_row(step, "metadata.drafted", values, is_drafted)
         self._by_row(step, "metadata.accepted", values, self._count)
         self._states(step, values)
 
@@ -231,10 +233,7 @@ class Truth:
             self._by_row(step, length, values, lambda row: row.end)
         bound = f"{boundary}.seq_lens_cpu_upper_bound"
         self._by_row(
-            step,
-            bound,
-            values,
-            lambda row: below_most(row.end + row.rejected_before + drafts),
+            step, bound, values, lambda row: below_most(row.end + row.rejected_before + drafts)
         )
 
     def _attention(self, step: int, values: Values) -> None:
@@ -264,9 +263,8 @@ class Truth:
                 self._same(step, "attention.table", where, used[: len(true)], true)
 
     def _model(self, step: int, values: Values) -> None:
-        self._drafted = 0
-        course = self._course
-        self._by_token(step, "inputs of the model.tokens", values["tokens"], course.inputs)
+        self._drafted, inputs = 0, self._course.inputs
+        self._by_token(step, "inputs of the model.tokens", values["tokens"], inputs)
         self._positions(step, "inputs of the model.positions", values["positions"], run_places)
 
     def _drafter(self, step: int, values: Values) -> None:
@@ -369,8 +367,7 @@ class Truth:
             begin += row.drafts + 1
 
     def _forbidden(self, row: RequestStep, place: int, size: int) -> list[int] | None:
-        request = self._course.request(row.request)
-        before = self._says.token_at(row.index, place - 1)
+        request, before = self._request(row), self._says.token_at(row.index, place - 1)
         modulus = request.grammar_modulus
         if not modulus or place == len(request.prompt):  # the first token may be any
             return [0, 0]
@@ -393,7 +390,10 @@ class Truth:
         """Fresh blocks of keys and values: what nobody had before has to be zeroed."""
         self._same(step, "zeroed.blocks", "", values["blocks"], values["asked"])
 
-
-def _is_drafted(row: RequestStep) -> bool | None:
-    """A row that begins may be padded as if it had drafts, and is told as one in some releases."""
-    return None if row.is_new or not row.drafts else True
+    def _padding(self, step: int, values: Values) -> None:
+        """Where attention writes the tokens that pad a captured graph: nowhere."""
+        tokens = sum(row.tokens for row in self._steps.get(step, {}).values())
+        slots: Any = values.get("slots") if tokens else None
+        for group, places in enumerate(slots or ()):
+            where, true = f"behind token {tokens}, group {group}", [NOWHERE] * len(places[tokens:])
+            self._same(step, "padded graph.slots", where, places[tokens:], true)

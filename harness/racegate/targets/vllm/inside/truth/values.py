@@ -91,3 +91,8 @@ def run_places(row: RequestStep) -> list[int]:
 def computed_places(row: RequestStep) -> list[int]:
     """Of the tokens that are run, but for rejected drafts."""
     return list(range(row.start, row.computed))
+
+
+def is_drafted(row: RequestStep) -> bool | None:
+    """A row that begins may be padded as if it had drafts, and is told as one in some releases."""
+    return None if row.is_new or not row.drafts else True
