@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
+from xml.etree import ElementTree
 
 import msgspec
 import pytest
@@ -339,6 +341,19 @@ def test_an_exported_test_passes_without_racegate(device: DeviceServer, tmp_path
     assert (ran.ending, ran.exit_code) == (Ending.FINISHED, 0), ran.message
     (tmp_path / "test_race.py").write_text(text.replace("!=", "=="))
     assert device.run(exported, Plan(), is_quiet=True).exit_code == 1
+
+
+def test_the_ten_exported_tests_pass_without_a_gpu(device: DeviceServer, tmp_path: Path) -> None:
+    """Each corrupts as it is and is clean with its repair, in one process and under no settings of
+    this repository.
+    """
+    told = tmp_path / "told.xml"
+    options = ("-q", "-p", "no:cacheprovider", "-c", os.devnull, "--junit-xml", str(told))
+    exported = Program(("-m", "pytest", *options, str(REPORTS / "exported")))
+    ran = device.run(exported, Plan(), is_quiet=True)
+    (suite,) = ElementTree.parse(told).getroot()
+    counts = [int(suite.get(key, "")) for key in ("tests", "failures", "errors", "skipped")]
+    assert (ran.exit_code, counts) == (0, [20, 0, 0, 0]), ran.message
 
 
 def test_without_a_repair_the_control_stands_alone(device: DeviceServer, tmp_path: Path) -> None:
