@@ -78,6 +78,7 @@ def checked_program(
     gpu: str = "",
     compiling: CompileMode | None = None,
     ranks: int = 0,
+    gpus: int = 0,
 ) -> Program:
     """Raises BadInput if there is no such script or module or GPU, or the script is no Python."""
     if gpu and gpu not in GPUS:
@@ -90,7 +91,7 @@ def checked_program(
         raise BadInput(f"no such option: {argv[0]}")
     else:
         _check_script(Path(argv[0]))
-    return Program(argv, timeout_s, suppressed, memory_bytes, gpu, compiling, ranks)
+    return Program(argv, timeout_s, suppressed, memory_bytes, gpu, compiling, ranks, gpus=gpus)
 
 
 def _check_module(name: str) -> None:
