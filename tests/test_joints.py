@@ -24,7 +24,7 @@ ASSIGNED = (
     ("targets/vllm/inside/engine.py", "state", "vLLM's: its second runner is watched"),
     ("targets/vllm/inside/standins.py", "executor", "vLLM's: its thread is not started"),
 )
-# Values of these types are another project's, which `targets/common/patches.py` lists.
+# Values of these types are another project's, which `tests/helpers/patches.py` lists.
 FOREIGN = frozenset({"Any", "ModuleType"})
 DECLARED = ("restype", "argtypes")  # of a C function: ctypes has no other way
 Function = ast.FunctionDef | ast.AsyncFunctionDef

@@ -10,11 +10,12 @@ import msgspec
 import numpy as np
 import pytest
 
+from agreeing import agree
 from racegate.check.checker import Checker
 from racegate.check.checkpoint import CheckpointError
 from racegate.check.forking import ForkedRuns, left_the_same
 from racegate.check.judge import Judged
-from racegate.check.sharing import SharingWarning, agree
+from racegate.check.sharing import SharingWarning
 from racegate.check.state_graph import NotRepeatedError
 from racegate.device.stepping import Stepper, Transition
 from racegate.device.virtual.device import VirtualDevice

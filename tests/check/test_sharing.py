@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from racegate.check.sharing import SharedRuns, SharingWarning, agree
+from agreeing import agree
+from racegate.check.sharing import SharedRuns, SharingWarning
 from racegate.device.virtual.memo import OpMemo
 from racegate.explore.generate import generate_holds
 from racegate.faults.catalogue import find_fault

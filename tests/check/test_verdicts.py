@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 
 import racegate.check.sharing
+from agreeing import agree
 from racegate.check.checker import Checker
 from racegate.check.checkpoint import CheckpointError
 from racegate.check.expected import CheckError
 from racegate.check.limits import RunLimitError, limited_memory
 from racegate.check.repro.search import search
 from racegate.check.selfcheck import canary_scenario
-from racegate.check.sharing import SharedRuns, SharingWarning, agree
+from racegate.check.sharing import SharedRuns, SharingWarning
 from racegate.explore.ladder import Climb, Rung
 from racegate.faults.catalogue import find_fault
 from racegate.history.finding import ALL_ORACLES, Benign, Oracle, Verdict, exit_code

@@ -6,13 +6,13 @@ from random import Random
 
 import pytest
 
+from all_outcomes import all_outcomes
 from all_schedules import all_runs
 from racegate.device.recorder import Recorder
 from racegate.device.stepping import Stepper, Transition, conflict
 from racegate.explore.abstract import (
     AbstractProgram,
     State,
-    all_outcomes,
     from_events,
     random_program,
     run_program,

@@ -7,8 +7,9 @@ from random import Random
 
 import pytest
 
+from all_outcomes import all_outcomes
 from racegate.device.stepping import Transition
-from racegate.explore.abstract import all_outcomes, random_program, run_program
+from racegate.explore.abstract import random_program, run_program
 from racegate.explore.ladder import Noting
 from racegate.explore.pairs import interesting_steps
 from racegate.explore.samplers.pct import PctStepper

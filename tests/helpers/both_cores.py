@@ -9,9 +9,10 @@ from pathlib import Path
 
 import msgspec
 
+from agreeing import agree
 from racegate.check.checker import Checker, Checkers
 from racegate.check.forking import ForkedRuns, left_the_same
-from racegate.check.sharing import SharedRuns, agree
+from racegate.check.sharing import SharedRuns
 from racegate.device.virtual.compiled import refused_core, why_python
 from racegate.device.virtual.memo import OpMemo
 from racegate.explore.dpor import explore

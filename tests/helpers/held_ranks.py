@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from itertools import count, islice
 from pathlib import Path
 
+from agreeing import agree
 from racegate.check.checker import Checker
-from racegate.check.sharing import SharedRuns, agree
+from racegate.check.sharing import SharedRuns
 from racegate.explore.generate import generate_holds, seeded
 from racegate.faults.catalogue import find_fault
 from racegate.history.finding import signature_of

@@ -5,11 +5,11 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from python_order import python_order
 from racegate.history.schedule import Hold
 from racegate.interpose.device.queue import Queue
 from racegate.interpose.gpu.queue import LatchQueue
 from racegate.order.lanes import Lanes
-from racegate.order.python import python_order
 
 HOST = 0
 STREAMS = 3

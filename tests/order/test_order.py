@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from python_order import mask_of, python_order, ranges_of
 from racegate.history.finding import Hazard
 from racegate.history.trace import HOST, Access, HostAccess, OpRecord, Recorded, Waited
 from racegate.oracles.ordering import find_conflicts
@@ -19,9 +20,8 @@ from racegate.order.clocks import Clocks, OpenRecords, covers, join
 from racegate.order.compiled import compiled_order
 from racegate.order.findings import _in_one_function, race_of
 from racegate.order.interface import Order
-from racegate.order.python import python_order
 from racegate.order.recorder import Recorder, WaitTotal
-from racegate.order.rows import Shadow, mask_of, ranges_of
+from racegate.order.rows import Shadow
 from stories import STREAMS, Statement, Story, statements, told
 from threaded import LANES, SIZE, Key, Told, found_by, programs
 
@@ -387,7 +387,7 @@ def test_what_another_thread_made_a_stream_wait_for_is_waited_for(new_order: typ
 
 def test_of_many_waits_of_a_lane_the_latest_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the older half some are forgotten: a thread then knows less, and nothing else."""
-    monkeypatch.setattr("racegate.order.streams.WAITS_MAX", 4)
+    monkeypatch.setattr("python_streams.WAITS_MAX", 4)
     recorder = Recorder(python_order())
     recorder.memory.add(0, 16)
     one, other = recorder.add_thread("one"), recorder.add_thread("other")

@@ -205,10 +205,18 @@ def test_new_reports_are_taken_by_their_names(folder: Path) -> None:
     source = (REPORTS / "faults" / "source_engine.json").read_text()
     report = msgspec.json.decode(source, type=SourceMutationObject).report
     (folder / "faults" / "source_room.json").write_text(source)
+    judged = {
+        "verdict": "DIVERGENT",
+        "steps": 4,
+        "events": 9,
+        "runs": 3,
+        "is_complete": True,
+        "cpu_s": 0.5,
+    }
     cell = {
         "release": "0.5.13",
         "model": "dense",
-        "scenarios": {"one": {"verdict": "DIVERGENT", "runs": 3}},
+        "scenarios": {"one": judged},
     }
     (folder / "sglang" / "cells").mkdir(parents=True)
     (folder / "sglang" / "cells" / "x.json").write_text(json.dumps(cell))

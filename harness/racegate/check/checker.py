@@ -165,7 +165,6 @@ class Checker:
         *,
         fault: Fault | None,
     ) -> RunResult:
-        """The eager result, for a schedule that was found to change nothing."""
         return self._judge.with_holds(eager, schedule, holds, fault=fault)
 
     def command(self, schedule: Schedule, fault: Fault | None) -> str:

@@ -64,7 +64,6 @@ class _Relay:
         self._known, self._stepper, self.choices = known, stepper, []
 
     def choose(self, enabled: Sequence[Transition]) -> int:
-        """See Stepper."""
         place = len(self.choices)
         if place < len(self._known):
             index = self._known[place]

@@ -14,12 +14,10 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from enum import StrEnum
 from fnmatch import translate
 from typing import NamedTuple
-
-import msgspec
 
 from racegate.check.checker import Checker
 from racegate.check.checkpoint import Checkpoint, CheckpointError
@@ -270,16 +268,3 @@ class SharedRuns:
             and not find_violations(observed, self._checker.scenario)
             and not any(isinstance(event, Misowned) for event in events[start.events :])
         )
-
-
-def agree(results: Sequence[RunResult]) -> bool:
-    """Whether results say the same, their times aside (as text, in which NaN equals NaN)."""
-    plain = [
-        msgspec.json.encode(
-            msgspec.structs.replace(
-                result, stats=msgspec.structs.replace(result.stats, seconds=0.0)
-            )
-        )
-        for result in results
-    ]
-    return len(set(plain)) == 1

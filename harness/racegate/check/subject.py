@@ -34,7 +34,6 @@ from racegate.engine.state.lanes import Lane, lanes_of, lanes_of_rank
 from racegate.faults.fault import Fault
 from racegate.history.run import EngineResult, Run
 from racegate.history.schedule import EAGER, Schedule
-from racegate.history.trace import Trace
 from racegate.scenario.settings import DrafterKind
 from racegate.scenario.spec import OwnScenario
 
@@ -79,14 +78,6 @@ class RunSettings:
     is_audited: bool = False
     memo: OpMemo | None = None
     on_landing: Callable[[str], None] | None = None
-
-
-class RecordedDevice(Device, Protocol):
-    """A device that can be asked what was done on it."""
-
-    def trace(self) -> Trace:
-        """Everything so far."""
-        ...
 
 
 class Subject:
@@ -139,7 +130,7 @@ class Subject:
         meeting = cast(MeetingDevice, device)
         return RankedEngine(self.scenario, meeting, sites, truth=self.truth, weights=self._weights)
 
-    def probe(self, device: RecordedDevice) -> RecordingProbe | RankProbes:
+    def probe(self, device: Device) -> RecordingProbe | RankProbes:
         """What observes the engine on a device."""
         if self.scenario.engine.ranks == 1:
             return RecordingProbe(self.scenario, device, device.stream(Lane.COMPUTE))
@@ -154,7 +145,7 @@ class Subject:
 
     def run_on(
         self,
-        device: RecordedDevice,
+        device: Device,
         settings: RunSettings,
         *,
         limit: AbstractContextManager[None],
@@ -174,7 +165,7 @@ class Subject:
         seconds = time.perf_counter() - started
         return self.as_run(device, probe, result, stopped=stopped, seconds=seconds)
 
-    def _as_launched(self, device: RecordedDevice, launches: LaunchMode) -> Device:
+    def _as_launched(self, device: Device, launches: LaunchMode) -> Device:
         if launches is LaunchMode.ASYNC:
             return device
         if self.scenario.engine.ranks == 1:
@@ -187,7 +178,7 @@ class Subject:
 
     def as_run(
         self,
-        device: RecordedDevice,
+        device: Device,
         probe: RecordingProbe | RankProbes,
         result: EngineResult | None,
         *,
@@ -247,7 +238,6 @@ class VirtualExecution:
         self._subject = subject
 
     def run(self, settings: RunSettings) -> Run:
-        """One run."""
         device = virtual_device(VirtualDevice, self._subject.lanes, settings)
         return self._subject.run_on(device, settings, limit=limited_memory())
 

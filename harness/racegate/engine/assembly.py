@@ -11,17 +11,17 @@ import numpy as np
 
 from racegate.device.protocol import Device
 from racegate.engine.cache.carriers import make_carrier
-from racegate.engine.cache.fresh_blocks import NoZeroing
+from racegate.engine.cache.fresh_blocks import BlockZeroing
 from racegate.engine.cache.pools import pools_of
 from racegate.engine.cache.store import NoStore, PrefixStore
-from racegate.engine.decode.draft_weights import NoDraftWeights
+from racegate.engine.decode.draft_weights import DraftWeights
 from racegate.engine.decode.drafters import make_drafter
 from racegate.engine.decode.grammar import GrammarMasks, NoGrammarMasks
 from racegate.engine.decode.sampling import Sampling
 from racegate.engine.model.bound import BoundBuffers
 from racegate.engine.model.graphs import ForwardPass
 from racegate.engine.model.model import Model
-from racegate.engine.model.peers import NoPeers, Peers
+from racegate.engine.model.peers import Peers
 from racegate.engine.observe.probe import Probe, ProbedMemory
 from racegate.engine.parts import EngineParts
 from racegate.engine.rows import stages
@@ -36,7 +36,7 @@ from racegate.scenario.spec import OwnScenario
 
 def no_peers(setup: Setup) -> Peers:
     """Of a model that is whole."""
-    return NoPeers()
+    return Peers()
 
 
 class Site(NamedTuple):
@@ -71,12 +71,12 @@ def make_runner(
     count_path = layout.count_path()
     columns = layout.columns(model)
     pools = pools_of(model, drafter.cache)
-    fresh = layout.zeroing(pools) if engine.zeroing is Zeroing.FRESH else NoZeroing()
+    fresh = layout.zeroing(pools) if engine.zeroing is Zeroing.FRESH else BlockZeroing()
     store: PrefixStore | NoStore = NoStore()
     if engine.cache_mode is CacheMode.OFFLOAD:
         store = PrefixStore(setup, pools, make_carrier(setup, parts.cache.unconfirmed()))
     grammar_masks = _grammar_masks(setup, parts)
-    draft_weights = layout.draft_weights() if engine.draws_drafts else NoDraftWeights()
+    draft_weights = layout.draft_weights() if engine.draws_drafts else DraftWeights()
     laid_out = layout.laid_out(count_path, draft_weights)
     bound = BoundBuffers(inputs=inputs, work=work, window_table=columns.window_table.gpu)
     through = stages.Stages(

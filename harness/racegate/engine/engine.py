@@ -142,7 +142,6 @@ class AsyncEngine:
         return not self._frames and self.scheduler.is_done
 
     def result(self, steps: int) -> EngineResult:
-        """What has been delivered in so many iterations."""
         requests = self.scheduler.requests.values()
         return EngineResult(
             delivered={r.name: tuple(r.tokens[len(r.request.prompt) :]) for r in requests},

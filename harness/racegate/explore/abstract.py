@@ -7,7 +7,6 @@ search against brute force, and to measure schedulers without an engine.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from random import Random
 
 import msgspec
@@ -121,26 +120,6 @@ def run_program(program: AbstractProgram, stepper: Stepper) -> Outcome:
     while enabled := state.enabled():
         state.take(enabled[stepper.choose([action.step for action in enabled])])
     return state.outcome()
-
-
-def all_outcomes(program: AbstractProgram) -> tuple[set[Outcome], int]:
-    """The outcomes of all linear extensions, and their number (brute force)."""
-    outcomes: set[Outcome] = set()
-    count = 0
-    for outcome in _extensions(State(program)):
-        outcomes.add(outcome)
-        count += 1
-    return outcomes, count
-
-
-def _extensions(state: State) -> Iterator[Outcome]:
-    enabled = state.enabled()
-    if not enabled:
-        yield state.outcome()
-    for action in enabled:
-        following = state.copy()
-        following.take(action)
-        yield from _extensions(following)
 
 
 def random_program(

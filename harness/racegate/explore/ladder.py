@@ -182,7 +182,6 @@ class Noting:
         self.steps: list[Transition] = []
 
     def choose(self, enabled: Sequence[Transition]) -> int:
-        """See Stepper."""
         index = self._stepper.choose(enabled)
         self.steps.append(enabled[index])
         return index

@@ -114,7 +114,6 @@ class EarlyRemappedCounts(RemappedRowCounts):
     """
 
     def begin_step(self, step: int) -> None:
-        """Waits before the rows move."""
         self._wait(step)
 
 

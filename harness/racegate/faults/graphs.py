@@ -81,7 +81,6 @@ class PaddedTail(Padding):
         self._copy_starts(-1, self.rows_most, row=self.rows_most, placeholders=0)
 
     def refresh(self, view: StepView, size: int) -> None:
-        """Pads a step's batch to `size` rows, wrongly."""
         super().refresh(view, size)
         placeholders = self.width - 1 if has_tail(view) else 0
         self._copy_starts(view.shape.step, size, row=view.shape.rows, placeholders=placeholders)
@@ -132,7 +131,6 @@ class CountedInTokens(Trespassing):
     """
 
     def refresh(self, view: StepView, size: int) -> None:
-        """Pads a step's batch to `size` rows, wrongly."""
         shape = view.shape
         if size > shape.rows:
             # The start of pad row i is entry i + 1, and there are `size` rows in all.
@@ -147,7 +145,6 @@ class StaleRows(Trespassing):
     """
 
     def refresh(self, view: StepView, size: int) -> None:
-        """Pads a step's batch to `size` rows, wrongly."""
         shape = view.shape
         if size > shape.rows:
             tokens = (shape.tokens, size * self.width)
@@ -185,12 +182,10 @@ class UnrefreshedTail(Trespassing):
         )
 
     def warm_up(self) -> None:
-        """Its own buffers, too."""
         super().warm_up()
         self._copy(-1, self.rows_most)
 
     def refresh(self, view: StepView, size: int) -> None:
-        """Pads a step's batch to `size` rows, wrongly."""
         super().refresh(view, size)
         self._copy(view.shape.step, view.shape.rows)
 

@@ -256,7 +256,6 @@ class ExtendedDevice(WrappedDevice):
             yield
 
     def free(self, buffer: DeviceBuffer, *, step: int) -> None:
-        """Gives memory back, which is an operation of its stream."""
         stream = self._device.stream(self._device.lanes[buffer.lane - 1])
         with self._issuing(stream, f"free:{buffer.name.partition('@')[0]}", step):
             self._device.free(buffer, step=step)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -45,20 +44,15 @@ def when_nothing_is_in_flight(tracked: Tracked) -> bool:
     return tracked.finish is not Finish.UNFINISHED and tracked.in_flight == 0
 
 
-@dataclass(frozen=True, slots=True)
-class OwnDrafts:
+class OwnDrafts(Drafter):
     """A drafter that proposes by what this rank alone has. made: who proposes elsewhere"""
 
-    setup: Setup
-    made: Drafter
-
-    @property
-    def cache(self) -> DeviceBuffer | None:
-        """As elsewhere."""
-        return self.made.cache
+    def __init__(self, setup: Setup, made: Drafter) -> None:
+        self.setup = setup
+        self.made = made
+        self.cache = made.cache
 
     def targets(self, entries: list[PlanEntry]) -> np.ndarray:
-        """As elsewhere: [R] int32."""
         return self.made.targets(entries)
 
     def propose(self, view: StepView, sampled: DeviceBuffer, outputs: StepOutputs) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from racegate.device.protocol import HostBuffer, Use, reads, writes
 from racegate.engine.decode.draft_weights import (
     DeviceDraftWeights,
-    NoDraftWeights,
+    DraftWeights,
     count_drawn,
 )
 from racegate.engine.decode.parts import DecodeParts
@@ -118,7 +118,7 @@ def _keep(
     kept[...] = draft_weights
 
 
-class LiveRowDraftWeights(NoDraftWeights):
+class LiveRowDraftWeights(DraftWeights):
     """Weights land in the batch's own rows on the host, which move while the copy is in flight, and
     are uploaded for the step that verifies. The wait stands right before the upload, behind the row
     moves.

@@ -178,9 +178,6 @@ class SoakWorker:
         except (RuntimeError, CheckError, *ENGINE_ERRORS) as error:
             return SoakStop(reason=f"{type(error).__name__}: {error}")
 
-    def end(self) -> None:
-        """There is nothing left to say."""
-
 
 def make_worker(paths: Sequence[Path], plan: SoakSpec, number: int) -> SoakWorker:
     """In a worker process: workers take turns with the GPUs of the machine."""

@@ -12,7 +12,7 @@ numbered. The laws, which every recorder follows:
 `Clocks` is these laws in Python, which needs neither a compiler nor anything of a device;
 `native/lanes.c` is its twin for programs of many million events. Tests hold both against
 reachability over the edges, and against each other. Where several threads give one stream work,
-the first law is `streams.py`'s.
+what one gives comes after what others gave only as far as it knows of that.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What keeps the order of a program's events: the functions that a recorder asks, whoever has them.
 
-`compiled.compiled_order` has them in C, `python.python_order` in Python; both mean the same.
+`compiled.compiled_order` has them in C. Tests compare it with the same in Python.
 """
 
 from __future__ import annotations
@@ -42,8 +42,7 @@ class Order(NamedTuple):
     remove_memory, is_memory: of the memory that begins at a byte; that has a byte
     unwritten: (first byte, one past the last, number of an event): what of one stretch nothing has
         written since
-    count_cells: what the shadow keeps: in C ranges of bytes that remember the same, in Python the
-        accesses that are remembered
+    count_cells: what the shadow keeps: ranges of bytes that remember the same
     """
 
     add_lane: Callable[[bool, bool, bool], int]

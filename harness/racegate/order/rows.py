@@ -194,23 +194,3 @@ def _unordered(
         return []
     found.sort(key=attrgetter("place"))
     return [(touch, touch.rows & rows) for touch in found]
-
-
-def ranges_of(mask: int) -> list[tuple[int, int]]:
-    """The rows in a mask as half-open ranges, ascending, that do not touch."""
-    ranges = []
-    while mask:
-        first = (mask & -mask).bit_length() - 1
-        run = mask >> first
-        count = (~run & (run + 1)).bit_length() - 1  # trailing ones
-        ranges.append((first, first + count))
-        mask = run >> count << (first + count)
-    return ranges
-
-
-def mask_of(ranges: Sequence[tuple[int, int]]) -> int:
-    """The mask of the rows in half-open ranges."""
-    mask = 0
-    for first, end in ranges:
-        mask |= ((1 << (end - first)) - 1) << first
-    return mask

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import cuda_torch
+from patches import PATCHES, PROGRAM, VIRTUAL
 from racegate.interpose.outcome import Ending, Plan
-from racegate.targets.common.patches import PATCHES, PROGRAM, VIRTUAL
 from racegate.targets.program.launch import Program, open_device
 from repository import ROOT
 

@@ -58,7 +58,6 @@ class ScenarioItem(RacegateItem):
         check_verdict(self, run_trial(self, trial, self.settings), self.settings)
 
     def reportinfo(self) -> tuple[str, int | None, str]:
-        """What stands over a failure."""
         return str(self.path), None, f"scenario {self.name}"
 
 
@@ -80,5 +79,4 @@ class WitnessItem(RacegateItem):
             pytest.fail(text, pytrace=False)
 
     def reportinfo(self) -> tuple[str, int | None, str]:
-        """What stands over a failure."""
         return str(self.path), None, f"witness {self.name}"

@@ -6,8 +6,7 @@ copies.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -41,7 +40,7 @@ from racegate_kernels.poison import poison_of
 
 
 class CudaDevice(IssuingDevice[PutWork]):
-    """See racegate.device.protocol.Device. `close` it, or the next run's memory may be in use.
+    """A GPU. `close` it, or the next run's memory may be in use.
 
     lanes, chooser, dropped: see PendingQueues
     backend: other kernels than the driver's (seeded faults)
@@ -75,10 +74,7 @@ class CudaDevice(IssuingDevice[PutWork]):
 
     @property
     def has_expired(self) -> bool:
-        """Whether the watchdog had to open the latches."""
         return self._streams.has_expired
-
-    # What the protocol's methods mean is said there.
 
     def event(self, name: str) -> Event:
         return Event(name, self._cuda.event())
@@ -134,17 +130,10 @@ class CudaDevice(IssuingDevice[PutWork]):
         work = PutWork(put, pass_owners(launch, self.recorder, name, step))
         self._issue(stream, name, step, accesses, work)
 
-    @contextmanager
-    def capture(self, stream: Stream, name: str) -> Iterator[Graph]:
-        assert self._capturing is None, "captures do not nest"
-        graph = self._capturing = Graph(name, stream.lane)
-        try:
-            yield graph
-        finally:
-            self._capturing = None
+    def _captured(self, graph: Graph) -> object:
         self._streams.beat()
         self._staging.wait()
-        graph.handle = self._cuda.capture(
+        return self._cuda.capture(
             partial(_all, [launch_work(launch, self._backend) for launch in graph.launches]),
             rehearsal=partial(_all, [on_zeros(launch, self._backend) for launch in graph.launches]),
         )
@@ -192,7 +181,6 @@ class CudaDevice(IssuingDevice[PutWork]):
         return snapshot
 
     def close(self) -> None:
-        """Opens what is still closed and waits for the device: so a stopped run ends."""
         self._streams.close()
 
 

@@ -68,7 +68,6 @@ class CudaSnapshot:
         self.is_done = False
 
     def arrays(self) -> list[np.ndarray]:
-        """One per part that was asked for."""
         assert self.is_done, "the stream has not got here"
         return [copy.copy() if rows is None else copy[rows] for copy, rows in self._copies]
 

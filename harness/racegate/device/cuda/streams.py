@@ -89,7 +89,6 @@ class LatchedStreams:
         return self._is_eager or self.queues.chooser.watches_accesses
 
     def beat(self) -> None:
-        """The host is alive."""
         self._watchdog.beat()
 
     def expect_setup(self) -> None:
@@ -179,7 +178,6 @@ class LatchedStreams:
         work.settle()
 
     def before_access(self, access: Access) -> None:
-        """The host is about to touch pinned memory."""
         self._backlog.wait_for(access)
         if self.queues.chooser.watches_accesses:
             self.queues.before_access(access)
@@ -240,7 +238,6 @@ class LatchedStreams:
         return True
 
     def finish(self) -> Trace:
-        """Completes everything that is pending and returns the trace."""
         self._watchdog.beat()
         self.queues.finish()
         self.close()

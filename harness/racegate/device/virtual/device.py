@@ -8,8 +8,7 @@ operation runs *later than issued*, as late as any real device could.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -22,7 +21,8 @@ from racegate.device.masks import prefix_mask
 from racegate.device.memory import Buffer, DeviceBuffer, FreedStorages, HostBuffer, Rows
 from racegate.device.nodes import Event, Flag, Op, Stream
 from racegate.device.pending import PendingQueues
-from racegate.device.recorder import Recorder, Version
+from racegate.device.protocol import MeetingDevice
+from racegate.device.recorder import Recorder
 from racegate.device.stepping import Stepper
 from racegate.device.virtual.copies import copy_blocks, copy_range
 from racegate.device.virtual.launcher import Launcher
@@ -36,8 +36,8 @@ QUERIED = -1  # in place of a content, which is never negative
 Run = Callable[[], None]
 
 
-class VirtualDevice(IssuingDevice[Run]):
-    """See racegate.device.protocol.Device.
+class VirtualDevice(IssuingDevice[Run], MeetingDevice):
+    """Everything on the CPU.
 
     lanes, chooser, dropped: see PendingQueues
     backend: the kernels; memo: results of operations by content, shared between runs
@@ -68,8 +68,6 @@ class VirtualDevice(IssuingDevice[Run]):
         self.reads: list[tuple[int, int]] = []
         self._shown = [0] * len(lanes)
         self._freed: FreedStorages[VirtualStorage] = FreedStorages()
-
-    # What the protocol's methods mean is said there.
 
     def event(self, name: str) -> Event:
         return Event(name)
@@ -120,15 +118,6 @@ class VirtualDevice(IssuingDevice[Run]):
         run = partial(self._launcher.run, launch, name, step)
         self._issue(stream, name, step, tuple(accesses_of(launch)), run)
 
-    @contextmanager
-    def capture(self, stream: Stream, name: str) -> Iterator[Graph]:
-        assert self._capturing is None, "captures do not nest"
-        self._capturing = Graph(name, stream.lane)
-        try:
-            yield self._capturing
-        finally:
-            self._capturing = None
-
     def replay(self, stream: Stream, graph: Graph, *, step: int, masks: Mapping[str, int]) -> None:
         full_name = f"graph:{graph.name}{stream.suffix}@{step}"
         launches = graph.resolved(masks)
@@ -161,12 +150,6 @@ class VirtualDevice(IssuingDevice[Run]):
         if queues.chooser.has_holds and queues.chooser.reach(name):
             queues.progress()
 
-    def arrive(self, stream: Stream, arrival: Version) -> None:
-        self._queues.arrive(stream, arrival)
-
-    def wait_arrival(self, stream: Stream, arrival: Version, edge: Edge, *, step: int) -> None:
-        self._queues.wait_arrival(stream, arrival, edge, step=step)
-
     def meeting_place(
         self, name: str, shape: tuple[int, ...], dtype: DTypeLike, edge: Edge
     ) -> DeviceBuffer:
@@ -174,9 +157,6 @@ class VirtualDevice(IssuingDevice[Run]):
         if self._queues.is_kept(edge):
             self.recorder.met.add(storage.number)
         return DeviceBuffer(name, storage, lane=0)
-
-    def turn(self, rank: int) -> None:
-        self.recorder.turn(rank)
 
     def query(self, event: Event, *, step: int) -> bool:
         version = event.latest

@@ -65,7 +65,6 @@ class VirtualSnapshot:
         return self.is_done
 
     def arrays(self) -> list[np.ndarray]:
-        """One per part that was asked for."""
         assert self._arrays is not None, "the stream has not got here"
         return self._arrays
 

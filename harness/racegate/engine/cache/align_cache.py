@@ -9,7 +9,6 @@ here: align is not zero-bubble.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
 
 import numpy as np
 
@@ -39,48 +38,12 @@ class Moves:
         self.window = np.zeros((rows, width), np.int32)
 
 
-class Columns(Protocol):
-    """Where a request's states stand in its table, and who moves them.
+class Columns:
+    """Where a request's states stand in its table, and who moves them: a request has one window of
+    1 + K columns, and its states stay in it.
 
     needs_counts: whether the host has to know a step's counts before it prepares the next one
-    window_table: the blocks of each row's running state window
     """
-
-    @property
-    def needs_counts(self) -> bool:
-        """See above."""
-        ...
-
-    @property
-    def window_table(self) -> Twin:
-        """See above. gpu: [R, 1 + K] int32 at least"""
-        ...
-
-    def guard(self, step: int) -> None:
-        """The host may move and rewrite rows again."""
-        ...
-
-    def decide(self, view: StepView, accepted_host: np.ndarray) -> Moves:
-        """Where each row's running state goes. accepted_host [R] int32 becomes 1 where it moves."""
-        ...
-
-    def stage(self, view: StepView, moves: Moves) -> None:
-        """Host side: windows, and where running states go."""
-        ...
-
-    def move(self, view: StepView, moves: Moves) -> None:
-        """Before the step: the running states go to their new columns."""
-        ...
-
-    def keep_boundaries(self, view: StepView) -> DeviceBuffer:
-        """After the step: keeps the states at crossed boundaries. Returns [R] int32, the counts
-        with which the next step finds its states.
-        """
-        ...
-
-
-class FixedColumns:
-    """A request has one window of 1 + K columns, and its states stay in it."""
 
     needs_counts = False
 
@@ -90,37 +53,39 @@ class FixedColumns:
 
     @property
     def window_table(self) -> Twin:
-        """The whole state table."""
+        """The blocks of each row's running state window. gpu: [R, 1 + K] int32 at least"""
         return self._setup.inputs.state_table
 
     def guard(self, step: int) -> None:
-        """Nothing behind a forward pass reads the rows' tables."""
+        """The host may move and rewrite rows again."""
 
     def decide(self, view: StepView, accepted_host: np.ndarray) -> Moves:
-        """No row moves. accepted_host: [R] int32"""
+        """Where each row's running state goes. accepted_host [R] int32 becomes 1 where it moves."""
         return self._nothing
 
     def stage(self, view: StepView, moves: Moves) -> None:
-        """The window is the table."""
+        """Host side: windows, and where running states go."""
 
     def move(self, view: StepView, moves: Moves) -> None:
-        """No state moves."""
+        """Before the step: the running states go to their new columns."""
 
     def keep_boundaries(self, view: StepView) -> DeviceBuffer:
-        """[R] int32, the counts as they are: no state is kept."""
+        """After the step: keeps the states at crossed boundaries. Returns [R] int32, the counts
+        with which the next step finds its states.
+        """
         return self._setup.work.accepted
 
 
-class AlignCache:
+class AlignCache(Columns):
     """The state migrations of align mode."""
 
     needs_counts = True
 
     def __init__(self, setup: Setup, model: Model) -> None:
+        super().__init__(setup)
         self._interval = setup.scenario.engine.state_interval
         self._width = 1 + setup.sizes.drafts
         self._conv_width = setup.scenario.model.conv_width
-        self._setup = setup
         self._model = model
         self._sent = setup.device.event("postprocessed")
 
@@ -130,7 +95,6 @@ class AlignCache:
         return self._setup.inputs.window_table
 
     def decide(self, view: StepView, accepted_host: np.ndarray) -> Moves:
-        """Where each row's running state goes. accepted_host [R] int32 becomes 1 where it moves."""
         moves = Moves(len(view.entries), self._width)
         for row, (entry, state) in enumerate(zip(view.entries, view.states, strict=True)):
             table = entry.state_blocks
@@ -154,7 +118,6 @@ class AlignCache:
         return moves
 
     def stage(self, view: StepView, moves: Moves) -> None:
-        """Host side: windows, and where running states go."""
         setup, inputs, step = self._setup, self._setup.inputs, view.shape.step
         setup.put(inputs.window_table, moves.window, step=step)
         # These two follow the forward pass.
@@ -166,7 +129,6 @@ class AlignCache:
         setup.put(inputs.migrate_offset, moves.offset, step=step)
 
     def move(self, view: StepView, moves: Moves) -> None:
-        """Before the step: the running states go to their new columns."""
         if not moves.target.any():
             return
         inputs, rows = self._setup.inputs, view.shape.rows
@@ -179,7 +141,6 @@ class AlignCache:
         self.copy_states("migrate", view.shape, self.layers, places)
 
     def guard(self, step: int) -> None:
-        """The host may move and rewrite rows again."""
         self._setup.device.wait_host(self._sent, edges.POSTPROCESS_GUARD, step=step)
 
     def keep_boundaries(self, view: StepView) -> DeviceBuffer:

@@ -12,22 +12,19 @@ from __future__ import annotations
 import numpy as np
 
 from racegate.device.protocol import DeviceBuffer, reads, writes
-from racegate.engine.cache.align_cache import Moves
+from racegate.engine.cache.align_cache import Columns, Moves
 from racegate.engine.model.model import Model
 from racegate.engine.state.buffers import Twin
 from racegate.engine.state.setup import Setup
 from racegate.engine.state.view import StepView
 
 
-class AllCache:
+class AllCache(Columns):
     """Columns whose states stay where they were written."""
 
-    needs_counts = False
-
     def __init__(self, setup: Setup, model: Model) -> None:
-        self._setup = setup
+        super().__init__(setup)
         self._interval = setup.scenario.engine.state_interval
-        self._nothing = Moves(0, 0)
 
     @property
     def window_table(self) -> Twin:
@@ -38,13 +35,6 @@ class AllCache:
     def anchor(self) -> DeviceBuffer:
         """[R] int32, the anchor of each row's last step."""
         return self._setup.inputs.anchor.gpu
-
-    def guard(self, step: int) -> None:
-        """Nothing behind a forward pass reads the rows' tables."""
-
-    def decide(self, view: StepView, accepted_host: np.ndarray) -> Moves:
-        """No row moves. accepted_host: [R] int32"""
-        return self._nothing
 
     def stage(self, view: StepView, moves: Moves) -> None:
         """Host side: the anchor of each row's last step, -1 if there was none."""

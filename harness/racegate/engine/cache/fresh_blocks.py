@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import numpy as np
 
@@ -19,30 +18,19 @@ from racegate.engine.state.plan import StepPlan
 from racegate.engine.state.setup import Setup
 
 
-class BlockZeroing(Protocol):
-    """What becomes of the blocks that a step took. zeroes: whether there is anything to observe."""
+class BlockZeroing:
+    """What becomes of the blocks that a step took: they stay as their last owner left them.
 
-    zeroes: bool
-
-    def note(self, plan: StepPlan) -> None:
-        """The plan is here."""
-        ...
-
-    def zero(self, step: int) -> None:
-        """The step is about to use them."""
-        ...
-
-
-class NoZeroing:
-    """Blocks are taken as their last owner left them."""
+    zeroes: whether there is anything to observe
+    """
 
     zeroes = False
 
     def note(self, plan: StepPlan) -> None:
-        """They need no list."""
+        """The plan is here."""
 
     def zero(self, step: int) -> None:
-        """They stay."""
+        """The step is about to use them."""
 
 
 @dataclass(slots=True)
@@ -57,8 +45,8 @@ class _Side:
     landing: list[HostBuffer] = field(default_factory=list)
 
 
-class FreshBlocks:
-    """Zeroes what was taken from the free lists. zeroes: whether there is anything to observe."""
+class FreshBlocks(BlockZeroing):
+    """Zeroes what was taken from the free lists."""
 
     zeroes = True
 

@@ -8,7 +8,6 @@ that drew them, in memory of that step alone, and are reached through the previo
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
 
 import numpy as np
 
@@ -18,17 +17,16 @@ from racegate.engine.state.setup import Setup
 from racegate.engine.state.view import PrevStep, StepView, expected_owners
 
 
-class DraftWeights(Protocol):
-    """One path of weights."""
+class DraftWeights:
+    """One path of weights: of drafts that are not drawn, which have none.
 
-    @property
-    def row_tables(self) -> tuple[HostBuffer, ...]:
-        """Pinned tables that must move with the rows."""
-        ...
+    row_tables: pinned tables that must move with the rows
+    """
+
+    row_tables: tuple[HostBuffer, ...] = ()
 
     def stage(self, view: StepView, prev: PrevStep) -> None:
         """The host prepares a step; its rows have moved."""
-        ...
 
     def given(self, view: StepView, prev: PrevStep, outputs: StepOutputs) -> Mapping[str, Use]:
         """What the step's drafts are verified against, by parameter of the kernel; nothing if they
@@ -37,30 +35,13 @@ class DraftWeights(Protocol):
         draft_weights: [R_max, K, V] int32 or float32; draft_source: [R] int32, the row that a
             row's weights stand in
         """
-        ...
-
-    def drawn(self, view: StepView, outputs: StepOutputs) -> None:
-        """The step's own drafts and their weights are issued."""
-        ...
-
-
-class NoDraftWeights:
-    """Drafts that are not drawn have none."""
-
-    row_tables: tuple[HostBuffer, ...] = ()
-
-    def stage(self, view: StepView, prev: PrevStep) -> None:
-        """There is nothing to prepare."""
-
-    def given(self, view: StepView, prev: PrevStep, outputs: StepOutputs) -> Mapping[str, Use]:
-        """Nothing."""
         return {}
 
     def drawn(self, view: StepView, outputs: StepOutputs) -> None:
-        """Nothing was."""
+        """The step's own drafts and their weights are issued."""
 
 
-class DeviceDraftWeights(NoDraftWeights):
+class DeviceDraftWeights(DraftWeights):
     """Weights never leave the device, and never move."""
 
     def __init__(self, setup: Setup) -> None:

@@ -5,8 +5,6 @@ The batch keeps its shape: rejected tokens stay in as padding (docs/mechanism.md
 
 from __future__ import annotations
 
-from typing import Protocol
-
 import numpy as np
 
 from racegate.device.protocol import DeviceBuffer, reads, writes
@@ -16,34 +14,20 @@ from racegate.engine.state.setup import Setup
 from racegate.engine.state.view import StepView
 
 
-class Drafter(Protocol):
-    """cache: the drafter's own cache [B, S, E], or None if it keeps none."""
+class Drafter:
+    """What proposes drafts. This one proposes nothing (draft_len_max 0).
 
-    @property
-    def cache(self) -> DeviceBuffer | None:
-        """See above."""
-        ...
+    cache: the drafter's own cache [B, S, E], or None if it keeps none
+    """
+
+    cache: DeviceBuffer | None = None
 
     def targets(self, entries: list[PlanEntry]) -> np.ndarray:
         """[R] int32: the accepted count each row's drafts aim at (1 where that means nothing)."""
-        ...
-
-    def propose(self, view: StepView, sampled: DeviceBuffer, outputs: StepOutputs) -> None:
-        """Writes outputs.drafts [R, K]. sampled: [R, 1 + K] int32, the step's tokens."""
-        ...
-
-
-class NoDrafter:
-    """Proposes nothing (draft_len_max 0)."""
-
-    cache = None
-
-    def targets(self, entries: list[PlanEntry]) -> np.ndarray:
-        """[R] int32: there is nothing to aim at."""
         return no_targets(entries)
 
     def propose(self, view: StepView, sampled: DeviceBuffer, outputs: StepOutputs) -> None:
-        """There is no column to write. sampled: [R, 1] int32"""
+        """Writes outputs.drafts [R, K]. sampled: [R, 1 + K] int32, the step's tokens."""
 
 
 def no_targets(entries: list[PlanEntry]) -> np.ndarray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from racegate.engine.decode.drafter import Drafter, NoDrafter
+from racegate.engine.decode.drafter import Drafter
 from racegate.engine.decode.extract_drafter import ExtractDrafter
 from racegate.engine.decode.mtp_drafter import MtpDrafter
 from racegate.engine.decode.ngram_drafter import NgramDrafter
@@ -29,4 +29,4 @@ def make_drafter(
         case DrafterKind.NGRAM:
             return NgramDrafter(setup)
         case DrafterKind.NONE:
-            return NoDrafter()
+            return Drafter()

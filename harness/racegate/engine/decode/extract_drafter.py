@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-
 from racegate.device.protocol import DeviceBuffer, reads, updates, writes
-from racegate.engine.decode.drafter import no_targets, shift_inputs
+from racegate.engine.decode.drafter import Drafter, shift_inputs
 from racegate.engine.state.buffers import StepOutputs
-from racegate.engine.state.plan import PlanEntry
 from racegate.engine.state.setup import Setup
 from racegate.engine.state.view import StepView
 from racegate_kernels.backend import Backend
 from racegate_kernels.numerics import Array
 
 
-class ExtractDrafter:
+class ExtractDrafter(Drafter):
     """Keeps the target hidden states; its one draft is the first token the row sampled."""
+
+    cache: DeviceBuffer
 
     def __init__(self, setup: Setup) -> None:
         engine, sizes, device = setup.scenario.engine, setup.sizes, setup.device
@@ -29,12 +28,7 @@ class ExtractDrafter:
         shape = (engine.blocks, engine.block_size, width)
         self.cache = device.device_buffer("draft_kv", shape, sizes.quantity, stream=stream)
 
-    def targets(self, entries: list[PlanEntry]) -> np.ndarray:
-        """[R] int32: its drafts aim at nothing."""
-        return no_targets(entries)
-
     def propose(self, view: StepView, sampled: DeviceBuffer, outputs: StepOutputs) -> None:
-        """Writes outputs.drafts [R, 1]. sampled: [R, 2] int32"""
         shift_inputs(self._setup, view, outputs)
         work, shape = self._setup.work, view.shape
         self._setup.kernels.launch_kernel(

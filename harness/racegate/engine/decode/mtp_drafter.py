@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from racegate.device.protocol import DeviceBuffer, Use, reads, updates, writes
-from racegate.engine.decode.drafter import no_targets, shift_inputs
+from racegate.engine.decode.drafter import Drafter, shift_inputs
 from racegate.engine.model.head import HeadWeights, inside, logits_of
 from racegate.engine.model.layers import (
     AttentionShape,
@@ -20,8 +20,6 @@ from racegate.engine.model.layers import (
 )
 from racegate.engine.model.model import Model, mrope_uses
 from racegate.engine.state.buffers import StepOutputs
-from racegate.engine.state.kernels import Kernel
-from racegate.engine.state.plan import PlanEntry
 from racegate.engine.state.setup import Setup
 from racegate.engine.state.view import StepView
 from racegate_kernels.backend import Backend
@@ -76,11 +74,11 @@ class DraftState(NamedTuple):
 
 
 class DraftDrawing(NamedTuple):
-    """What drafts are drawn by, and from."""
+    """What drafts are drawn by, and from; nothing where they are greedy."""
 
-    temperature: Array  # [R] float32
-    seed: Array  # [R] uint32
-    draft_weights: Array  # [R, K, V] int32 or float32, a column per pass
+    temperature: Array | None = None  # [R] float32
+    seed: Array | None = None  # [R] uint32
+    draft_weights: Array | None = None  # [R, K, V] int32 or float32, a column per pass
 
 
 class DraftBase(NamedTuple):
@@ -117,10 +115,12 @@ _SHARED = ("embed", "lm_head", "final_norm")
 _FC = {"fc_token": "draft.fc.token", "fc_hidden": "draft.fc.hidden"}
 
 
-class MtpDrafter:
+class MtpDrafter(Drafter):
     """A real layer with its own cache: one pass over the step's tokens, then K - 1 single-token
     passes.
     """
+
+    cache: DeviceBuffer
 
     def __init__(self, setup: Setup, model: Model, *, start: Start) -> None:
         engine, spec, sizes = setup.scenario.engine, setup.scenario.model, setup.sizes
@@ -139,15 +139,8 @@ class MtpDrafter:
             DraftPass(column, start, self._shape, engine.block_size, engine.model_len_max)
             for column in range(1, sizes.drafts)
         ]
-        self._first: Kernel = _drawn_first if engine.draws_drafts else _mtp_first
-        self._next: Kernel = _drawn_next if engine.draws_drafts else _mtp_next
-
-    def targets(self, entries: list[PlanEntry]) -> np.ndarray:
-        """[R] int32: its drafts aim at nothing."""
-        return no_targets(entries)
 
     def propose(self, view: StepView, sampled: DeviceBuffer, outputs: StepOutputs) -> None:
-        """Writes outputs.drafts [R, K]. sampled: [R, 1 + K] int32"""
         shift_inputs(self._setup, view, outputs)
         self._first_pass(view, outputs)
         for draft_pass in self._passes:
@@ -156,7 +149,7 @@ class MtpDrafter:
     def _first_pass(self, view: StepView, outputs: StepOutputs) -> None:
         inputs, work, shape = self._setup.inputs, self._setup.work, view.shape
         self._setup.kernels.launch_kernel(
-            self._first,
+            _mtp_first,
             {
                 "shifted_ids": reads(work.shifted_ids, shape.tokens),
                 "hidden": reads(work.hidden, shape.tokens),
@@ -194,7 +187,7 @@ class MtpDrafter:
     def _next_pass(self, draft_pass: DraftPass, view: StepView, outputs: StepOutputs) -> None:
         inputs, work, shape = self._setup.inputs, self._setup.work, view.shape
         self._setup.kernels.launch_kernel(
-            self._next,
+            _mtp_next,
             {
                 "last_index": reads(work.last_index, shape.rows),
                 "query_start": reads(inputs.query_start.gpu, shape.rows + 1),
@@ -228,54 +221,22 @@ def _mtp_first(
     inputs: DraftInputs,
     rows: PagedRows,
     state: DraftState,
-    weights: DraftLayerWeights,
-    *,
-    shape: AttentionShape,
-) -> None:
-    """A pass over all tokens of the step, with greedy drafts."""
-    logits = _first_logits(kernels, inputs, rows, state, weights, shape=shape)
-    state.drafts[:, 0] = kernels.argmax(logits)
-
-
-def _drawn_first(
-    kernels: Backend,
-    inputs: DraftInputs,
-    rows: PagedRows,
-    state: DraftState,
     drawing: DraftDrawing,
     weights: DraftLayerWeights,
     *,
     shape: AttentionShape,
 ) -> None:
-    """The same with drafts that are drawn."""
-    logits = _first_logits(kernels, inputs, rows, state, weights, shape=shape)
-    place = rows.positions[inside(inputs.last_index, rows.positions)] + 2
-    kernels.draw_drafts(
-        logits,
-        drawing.temperature,
-        drawing.seed,
-        place,
-        state.drafts,
-        drawing.draft_weights,
-        column=0,
-    )
-
-
-def _first_logits(
-    kernels: Backend,
-    inputs: DraftInputs,
-    rows: PagedRows,
-    state: DraftState,
-    weights: DraftLayerWeights,
-    *,
-    shape: AttentionShape,
-) -> Array:
-    """[R, V]"""
+    """A pass over all tokens of the step."""
     e = _draft_input(kernels, inputs.shifted_ids, inputs.hidden, weights)
     attention_layer(kernels, Residual(e), state.cache, rows, weights.attention, shape=shape)
     last = e[inside(inputs.last_index, e)]
     state.draft_hidden[...] = last
-    return logits_of(kernels, last, weights.head)
+    logits = logits_of(kernels, last, weights.head)
+    if drawing.draft_weights is None:
+        state.drafts[:, 0] = kernels.argmax(logits)
+        return
+    place = rows.positions[inside(inputs.last_index, rows.positions)] + 2
+    _draw(kernels, logits, place, state, drawing, column=0)
 
 
 def _mtp_next(
@@ -283,50 +244,12 @@ def _mtp_next(
     base: DraftBase,
     state: DraftState,
     place: DraftPlace,
-    weights: DraftLayerWeights,
-    *,
-    this: DraftPass,
-) -> None:
-    """A pass over the last draft of each row, with greedy drafts."""
-    logits = _next_logits(kernels, base, state, place, weights, this=this)
-    fits = place.draft_positions < this.model_len_max
-    state.drafts[:, this.column] = kernels.argmax(logits) * fits
-
-
-def _drawn_next(
-    kernels: Backend,
-    base: DraftBase,
-    state: DraftState,
-    place: DraftPlace,
     drawing: DraftDrawing,
     weights: DraftLayerWeights,
     *,
     this: DraftPass,
 ) -> None:
-    """The same with drafts that are drawn."""
-    logits = _next_logits(kernels, base, state, place, weights, this=this)
-    fits = place.draft_positions < this.model_len_max
-    kernels.draw_drafts(
-        logits,
-        drawing.temperature,
-        drawing.seed,
-        (place.draft_positions + 3) * fits - 1,
-        state.drafts,
-        drawing.draft_weights,
-        column=this.column,
-    )
-
-
-def _next_logits(
-    kernels: Backend,
-    base: DraftBase,
-    state: DraftState,
-    place: DraftPlace,
-    weights: DraftLayerWeights,
-    *,
-    this: DraftPass,
-) -> Array:
-    """[R, V]; where the pass stands is left in place."""
+    """A pass over the last draft of each row. Where it stands is left in place."""
     positions, seq_lens, slots = place
     start = this.start(base.positions, base.last_index, base.query_start, base.mrope_positions)
     positions[...] = start + this.column
@@ -345,7 +268,31 @@ def _next_logits(
     rows = PagedRows(base.block_table, base.row_starts, seq_lens, positions, slots, places)
     attention_layer(kernels, Residual(e), state.cache, rows, weights.attention, shape=this.shape)
     state.draft_hidden[...] = e
-    return logits_of(kernels, e, weights.head)
+    logits = logits_of(kernels, e, weights.head)
+    if drawing.draft_weights is None:
+        state.drafts[:, this.column] = kernels.argmax(logits) * fits
+        return
+    _draw(kernels, logits, (positions + 3) * fits - 1, state, drawing, column=this.column)
+
+
+def _draw(
+    kernels: Backend,
+    logits: Array,  # [R, V]
+    place: Array,  # [R] int32
+    state: DraftState,
+    drawing: DraftDrawing,
+    *,
+    column: int,
+) -> None:
+    kernels.draw_drafts(
+        logits,
+        drawing.temperature,
+        drawing.seed,
+        place,
+        state.drafts,
+        drawing.draft_weights,
+        column=column,
+    )
 
 
 def _draft_input(

@@ -7,17 +7,18 @@ from typing import NamedTuple
 import numpy as np
 
 from racegate.device.protocol import DeviceBuffer, reads, updates, writes
-from racegate.engine.decode.drafter import no_targets, shift_inputs
+from racegate.engine.decode.drafter import Drafter, shift_inputs
 from racegate.engine.state.buffers import StepOutputs
-from racegate.engine.state.plan import PlanEntry
 from racegate.engine.state.setup import Setup
 from racegate.engine.state.view import StepView
 from racegate_kernels.backend import Backend
 from racegate_kernels.numerics import Array
 
 
-class NgramDrafter:
+class NgramDrafter(Drafter):
     """Keeps the tokens, a row's in the blocks of its attention; a missing draft is -1."""
+
+    cache: DeviceBuffer
 
     def __init__(self, setup: Setup) -> None:
         engine = setup.scenario.engine
@@ -25,12 +26,7 @@ class NgramDrafter:
         self._setup = setup
         self.cache = setup.device.device_buffer("draft_kv", shape, np.int32, stream=setup.compute)
 
-    def targets(self, entries: list[PlanEntry]) -> np.ndarray:
-        """[R] int32: its drafts aim at nothing."""
-        return no_targets(entries)
-
     def propose(self, view: StepView, sampled: DeviceBuffer, outputs: StepOutputs) -> None:
-        """Writes outputs.drafts [R, K]. sampled: [R, 1 + K] int32"""
         shift_inputs(self._setup, view, outputs)
         inputs, work, shape = self._setup.inputs, self._setup.work, view.shape
         self._setup.kernels.launch_kernel(

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from racegate.device.protocol import DeviceBuffer, reads, updates, writes
-from racegate.engine.decode.drafter import no_targets, shift_inputs
+from racegate.engine.decode.drafter import Drafter, no_targets, shift_inputs
 from racegate.engine.state.buffers import StepOutputs
 from racegate.engine.state.plan import PlanEntry
 from racegate.engine.state.setup import Setup
@@ -16,8 +16,10 @@ from racegate.scenario.spec import OwnScenario
 from racegate_kernels.numerics import DIGEST, GOLDEN, POSITION, mix_eager
 
 
-class ScriptedDrafter:
+class ScriptedDrafter(Drafter):
     """True continuations up to a target, if its inputs (token, position, own cache) are right."""
+
+    cache: DeviceBuffer
 
     def __init__(self, setup: Setup, *, truth: Mapping[str, tuple[int, ...]]) -> None:
         scenario, device = setup.scenario, setup.device
@@ -46,7 +48,6 @@ class ScriptedDrafter:
         return targets
 
     def propose(self, view: StepView, sampled: DeviceBuffer, outputs: StepOutputs) -> None:
-        """Writes outputs.drafts [R, K]. sampled: [R, 1 + K] int32"""
         shift_inputs(self._setup, view, outputs)
         inputs, work, shape = self._setup.inputs, self._setup.work, view.shape
         self._setup.kernels.launch_kernel(

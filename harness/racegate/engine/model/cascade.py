@@ -8,7 +8,6 @@ has not computed would be seen by tokens that stand before it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
 
 import numpy as np
 
@@ -19,37 +18,21 @@ from racegate.engine.state.setup import Setup
 from racegate.engine.state.view import StepView
 
 
-class CommonPrefix(Protocol):
-    """Whether there is one, and how long."""
+class CommonPrefix:
+    """Whether there is one, and how long; without one attention takes every row by itself."""
 
     def stage(self, view: StepView) -> None:
         """The host tells the device."""
-        ...
 
     def stage_idle(self, step: int) -> None:
         """Padding rows have nothing in common."""
-        ...
 
     def uses(self, inputs: Inputs) -> Mapping[str, Use]:
         """What an attention layer reads of it."""
-        ...
-
-
-class NoCommonPrefix:
-    """Attention takes every row by itself."""
-
-    def stage(self, view: StepView) -> None:
-        """There is nothing to tell."""
-
-    def stage_idle(self, step: int) -> None:
-        """Nor in an idle step."""
-
-    def uses(self, inputs: Inputs) -> Mapping[str, Use]:
-        """Nothing."""
         return {}
 
 
-class SharedPrefix:
+class SharedPrefix(CommonPrefix):
     """The whole blocks with which the tables of all rows begin, as far as every row has computed
     them.
     """
@@ -75,13 +58,12 @@ class SharedPrefix:
         return common_tokens(view.entries, block_size=self.setup.scenario.engine.block_size)
 
     def uses(self, inputs: Inputs) -> Mapping[str, Use]:
-        """The count."""
         return {"common_prefix": reads(inputs.common_prefix.gpu)}
 
 
 def common_prefix(setup: Setup) -> CommonPrefix:
     """As the options say that are left when others have ruled theirs out."""
-    return SharedPrefix(setup) if setup.scenario.engine.has_cascade else NoCommonPrefix()
+    return SharedPrefix(setup) if setup.scenario.engine.has_cascade else CommonPrefix()
 
 
 def common_tokens(entries: Sequence[PlanEntry], *, block_size: int) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
 
 from racegate.device.protocol import DeviceBuffer, Use, reads, updates
 from racegate.engine.state.buffers import Inputs, WorkBuffers
@@ -11,20 +10,19 @@ from racegate.engine.state.view import BatchShape, StepView
 from racegate.scenario.settings import ModelSpec
 
 
-class Peers(Protocol):
-    """The ranks of a model, as one of them sees the others."""
+class Peers:
+    """The ranks of a model, as one of them sees the others; here the whole model is on one rank."""
 
     def shard(self, spec: ModelSpec) -> ModelSpec:
         """The sizes of what this rank has of a model."""
-        ...
+        return spec
 
     def residual(self, hidden: DeviceBuffer, tokens: int) -> dict[str, Use]:
         """What a layer reads, and where what it adds goes. hidden: [T, D]"""
-        ...
+        return {"hidden": updates(hidden, tokens)}
 
     def add(self, name: str, hidden: DeviceBuffer, shape: BatchShape) -> None:
         """All ranks' parts of what a layer adds become part of hidden, [T, D]. name: of it"""
-        ...
 
     def target(
         self,
@@ -34,29 +32,4 @@ class Peers(Protocol):
         head: Mapping[str, DeviceBuffer],
     ) -> tuple[dict[str, Use], Mapping[str, DeviceBuffer]]:
         """What tokens are drawn from: what a kernel uses, and its parameters. head: the model's"""
-        ...
-
-
-class NoPeers:
-    """The whole model is on one rank."""
-
-    def shard(self, spec: ModelSpec) -> ModelSpec:
-        """All of it."""
-        return spec
-
-    def residual(self, hidden: DeviceBuffer, tokens: int) -> dict[str, Use]:
-        """Layers add to it. hidden: [T, D]"""
-        return {"hidden": updates(hidden, tokens)}
-
-    def add(self, name: str, hidden: DeviceBuffer, shape: BatchShape) -> None:
-        """It has been added. hidden: [T, D]"""
-
-    def target(
-        self,
-        view: StepView,
-        inputs: Inputs,
-        work: WorkBuffers,
-        head: Mapping[str, DeviceBuffer],
-    ) -> tuple[dict[str, Use], Mapping[str, DeviceBuffer]]:
-        """The hidden states, and all of the head."""
         return {"hidden": reads(work.hidden, view.shape.tokens)}, head

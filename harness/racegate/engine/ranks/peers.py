@@ -13,6 +13,7 @@ import numpy as np
 
 from racegate.device.protocol import DeviceBuffer, Use, reads, updates, writes
 from racegate.engine.model.head import HeadWeights, drawn_logits
+from racegate.engine.model.peers import Peers
 from racegate.engine.ranks.meeting import Collective, Places, Seat
 from racegate.engine.ranks.shards import shard_of
 from racegate.engine.state.buffers import Inputs, WorkBuffers
@@ -24,8 +25,8 @@ from racegate_kernels.backend import Backend
 from racegate_kernels.numerics import Array
 
 
-class TensorParallel:
-    """See Peers. lm_head: [V, D], of which this rank takes its rows"""
+class TensorParallel(Peers):
+    """lm_head: [V, D], of which this rank takes its rows"""
 
     def __init__(self, setup: Setup, seat: Seat, lm_head: np.ndarray) -> None:
         device, sizes, compute = setup.device, setup.sizes, setup.compute
@@ -49,7 +50,6 @@ class TensorParallel:
         self._gathered = places("gathered", (sizes.rows, drawn, rows), sizes.quantity)
 
     def shard(self, spec: ModelSpec) -> ModelSpec:
-        """A rank's heads."""
         return shard_of(spec, self._seat.communicator.ranks)
 
     def residual(self, hidden: DeviceBuffer, tokens: int) -> dict[str, Use]:

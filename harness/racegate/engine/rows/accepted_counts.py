@@ -120,7 +120,6 @@ class PrivateCounts:
 
     @property
     def row_tables(self) -> tuple[HostBuffer, ...]:
-        """None: nothing moves where counts land."""
         return ()
 
     def add_row(self, row: int) -> None:

@@ -12,14 +12,14 @@ from racegate.device.protocol import HostBuffer
 from racegate.engine.rows.accepted_counts import AcceptedCounts
 from racegate.engine.rows.input_batch import InputBatch
 from racegate.engine.rows.parts import RowParts
+from racegate.engine.rows.stages import Batch
 from racegate.engine.state.plan import PlanEntry, StepPlan
-from racegate.engine.state.request_state import RequestState
 from racegate.engine.state.setup import Setup
 from racegate.engine.state.view import PrevStep
 from racegate.scenario.spec import Rotate
 
 
-class BatchRows:
+class BatchRows(Batch):
     """The persistent batch and the mirrors of its requests.
 
     count_path: told of rows that requests enter; its tables move with the rows, and so do
@@ -34,6 +34,7 @@ class BatchRows:
         *,
         others: tuple[HostBuffer, ...] = (),
     ) -> None:
+        super().__init__()
         inputs = setup.inputs
         self._device = setup.device
         self._inputs = inputs
@@ -45,44 +46,27 @@ class BatchRows:
         tables = (inputs.block_table.cpu, inputs.state_table.cpu)
         moving = (*parts.row_tables(inputs), *count_path.row_tables, *others)
         self._batch = InputBatch(moving, tables, setup.counters, swap_rows=parts.swap_rows)
-        self._states: dict[str, RequestState] = {}
-        self.unmet_events: list[str] = []
 
     @property
     def row_of(self) -> Mapping[str, int]:
-        """The row of each request in the batch."""
         return self._batch.row_of
 
-    @property
-    def states(self) -> Mapping[str, RequestState]:
-        """The mirrors, also of requests that skip a step."""
-        return self._states
-
     def names(self) -> tuple[str, ...]:
-        """Requests by row."""
         return self._batch.names()
 
     def tables(self) -> dict[str, np.ndarray]:
-        """[R, C] int32 each: the pinned block tables."""
         inputs = self._inputs
         return {
             "block_table": inputs.block_table.cpu.peek(),
             "state_table": inputs.state_table.cpu.peek(),
         }
 
-    def slots(self) -> tuple[int, ...]:
-        """None: a request is where its row is."""
-        return ()
-
     def clear_tables(self) -> None:
-        """No row holds a block before the first request enters."""
         for table in (self._inputs.block_table.cpu, self._inputs.state_table.cpu):
             table.write(np.zeros(table.shape, np.int32))
 
     def update(self, plan: StepPlan, prev: PrevStep) -> None:
-        """Rows and mirrors follow the plan; existing rows keep the previous step's order. Who
-        leaves is forgotten by the previous step too.
-        """
+        """Existing rows keep the previous step's order."""
         planned = {entry.request for entry in plan.entries}
         with self._device.action("update_states", step=plan.step):
             for name in (*plan.ended, *plan.preempted):

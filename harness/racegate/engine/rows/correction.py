@@ -10,6 +10,7 @@ from racegate.engine.decode.valid_counts import ValidCounts
 from racegate.engine.rows.accepted_counts import AcceptedCounts
 from racegate.engine.rows.batch_rows import BatchRows
 from racegate.engine.rows.parts import RowParts
+from racegate.engine.rows.stages import Correction
 from racegate.engine.state import edges
 from racegate.engine.state.buffers import StepOutputs
 from racegate.engine.state.plan import StepPlan
@@ -45,7 +46,7 @@ class UploadGuard:
         """Nothing behind the uploads reads pinned inputs."""
 
 
-class HostCorrection:
+class HostCorrection(Correction):
     """Deferred correction: the host's mirrors become exact, from the previous step's counts."""
 
     def __init__(self, setup: Setup, count_path: AcceptedCounts, batch: BatchRows) -> None:
@@ -55,11 +56,9 @@ class HostCorrection:
         self._batch = batch
 
     def send(self, view: StepView, outputs: StepOutputs) -> None:
-        """Valid counts start their way to the host."""
         self._valid_counts.send(view, outputs)
 
     def correct(self, step: int, prev: PrevStep) -> None:
-        """Waits for them."""
         if prev.is_none:
             return
         with self._device.action("correct", step=step):
@@ -74,5 +73,4 @@ class HostCorrection:
             self._batch.correct(prev, prev_valid_count, prev_accepted)
 
     def release(self, step: int) -> None:
-        """No copy of the counts reads them any more."""
         self._valid_counts.release(step)

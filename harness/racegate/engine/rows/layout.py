@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from racegate.device.protocol import DeviceBuffer
-from racegate.engine.cache.align_cache import Columns, FixedColumns
+from racegate.engine.cache.align_cache import Columns
 from racegate.engine.cache.fresh_blocks import BlockZeroing
 from racegate.engine.cache.parts import CacheParts
 from racegate.engine.cache.pools import Pools
@@ -15,7 +15,7 @@ from racegate.engine.rows.batch_rows import BatchRows
 from racegate.engine.rows.correction import HostCorrection, UploadGuard
 from racegate.engine.rows.input_prep import InputPrep
 from racegate.engine.rows.parts import RowParts
-from racegate.engine.rows.stages import LayoutStages, NoCarry
+from racegate.engine.rows.stages import Carry, LayoutStages
 from racegate.engine.state.setup import Setup
 from racegate.scenario.settings import CacheMode
 
@@ -46,7 +46,7 @@ class RowLayout:
             return self._cache.all_cache(self.setup, model)
         if mode.has_columns:
             return self._cache.align_cache(self.setup, model)
-        return FixedColumns(self.setup)
+        return Columns(self.setup)
 
     def device_windows(self) -> DeviceBuffer | None:
         """The host knows where running states stand, but in cache mode all."""
@@ -69,5 +69,5 @@ class RowLayout:
             batch=batch,
             guard=UploadGuard(self.setup, self._rows),
             correction=HostCorrection(self.setup, count_path, batch),
-            carry=NoCarry(),
+            carry=Carry(),
         )

@@ -4,6 +4,7 @@ batch has to bring: rows that move are here, slots that do not in `engine/slots`
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
@@ -22,8 +23,8 @@ from racegate.engine.decode.sampling import Sampling
 from racegate.engine.model.cascade import CommonPrefix
 from racegate.engine.model.graphs import ForwardPass
 from racegate.engine.model.model import Model
-from racegate.engine.rows.accepted_counts import AcceptedCounts, CountAnswer
-from racegate.engine.rows.input_prep import Sources
+from racegate.engine.rows.accepted_counts import AcceptedCounts
+from racegate.engine.rows.input_prep import InputPrep
 from racegate.engine.state.buffers import StepOutputs
 from racegate.engine.state.plan import StepPlan
 from racegate.engine.state.request_state import RequestState
@@ -31,76 +32,48 @@ from racegate.engine.state.setup import Setup
 from racegate.engine.state.view import PrevStep, StepView
 
 
-class Batch(Protocol):
-    """Who stands where. row_of, states: see BatchRows; unmet_events: rotations without effect"""
+class Batch(ABC):
+    """Who stands where. unmet_events: rotations without effect"""
 
-    unmet_events: list[str]
+    def __init__(self) -> None:
+        self._states: dict[str, RequestState] = {}
+        self.unmet_events: list[str] = []
 
     @property
+    @abstractmethod
     def row_of(self) -> Mapping[str, int]:
         """The row of each request in the step's batch."""
-        ...
 
     @property
     def states(self) -> Mapping[str, RequestState]:
-        """The host's mirrors."""
-        ...
+        """The host's mirrors, also of requests that skip a step."""
+        return self._states
 
+    @abstractmethod
     def names(self) -> tuple[str, ...]:
         """Requests by row."""
-        ...
 
-    def tables(self) -> Mapping[str, np.ndarray]:
+    def tables(self) -> dict[str, np.ndarray]:
         """[R, C] int32 each: the host's block tables by row, where it has them."""
-        ...
+        return {}
 
     def slots(self) -> tuple[int, ...]:
         """The slot of each row, where there are slots."""
-        ...
+        return ()
 
+    @abstractmethod
     def clear_tables(self) -> None:
-        """Before the first request enters."""
-        ...
+        """Before the first request enters: no row holds a block."""
 
+    @abstractmethod
     def update(self, plan: StepPlan, prev: PrevStep) -> None:
-        """Requests leave and enter."""
-        ...
+        """Requests leave and enter: rows and mirrors follow the plan. Who leaves is forgotten by
+        the previous step too.
+        """
 
+    @abstractmethod
     def move(self, plan: StepPlan) -> None:
         """The step's rows get their order."""
-        ...
-
-
-class Prep(Protocol):
-    """The inputs of a step, from the host's side to what kernels read. See InputPrep."""
-
-    def backup_tokens(self, view: StepView) -> np.ndarray:
-        """[R] int32"""
-        ...
-
-    def stage(
-        self, view: StepView, prev: PrevStep, answer: CountAnswer, *, backup: np.ndarray
-    ) -> Sources:
-        """Host side. backup: [R] int32"""
-        ...
-
-    def stage_drafting(self, view: StepView, prev: PrevStep, *, targets: np.ndarray) -> None:
-        """Host side of the drafter. targets: [R] int32"""
-        ...
-
-    def send_tables(self, view: StepView) -> None:
-        """Tables of requests."""
-        ...
-
-    def stage_padding(self, view: StepView) -> None:
-        """Host side of an idle step."""
-        ...
-
-    def derive(
-        self, view: StepView, prev: PrevStep, outputs: StepOutputs, sources: Sources
-    ) -> None:
-        """Device side."""
-        ...
 
 
 class Guard(Protocol):
@@ -123,42 +96,31 @@ class Guard(Protocol):
         ...
 
 
-class Correction(Protocol):
-    """How the host learns what its optimism was worth."""
+class Correction:
+    """How the host learns what its optimism was worth: not at all, where its mirrors stay as
+    optimistic as the scheduler.
+    """
 
     def send(self, view: StepView, outputs: StepOutputs) -> None:
         """A step's counts are issued."""
-        ...
 
     def correct(self, step: int, prev: PrevStep) -> None:
         """The host's mirrors become exact."""
-        ...
 
     def release(self, step: int) -> None:
         """The last step's outputs are about to be given back."""
-        ...
 
 
-class Carry(Protocol):
-    """How the results of a step come to the next one."""
+class Carry:
+    """How the results of a step come to the next one: they stay where they are, in the step's own
+    row order, and the next step reaches them through the previous rows.
+    """
 
     def note(self, accepted: DeviceBuffer) -> None:
         """The counts to hand on are issued. accepted: [R] int32"""
-        ...
 
     def keep(self, view: StepView, outputs: StepOutputs) -> None:
         """They are issued, drafts included."""
-        ...
-
-
-class NoCarry:
-    """They stay where they are, in the step's own row order."""
-
-    def note(self, accepted: DeviceBuffer) -> None:
-        """Counts have a path of their own. accepted: [R] int32"""
-
-    def keep(self, view: StepView, outputs: StepOutputs) -> None:
-        """The next step reaches them through the previous rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,7 +142,7 @@ class Stages(LayoutStages):
     prefix: CommonPrefix
     fresh: BlockZeroing
     store: PrefixStore | NoStore
-    prep: Prep
+    prep: InputPrep
     forward: ForwardPass
     model: Model
     sampling: Sampling
@@ -194,7 +156,7 @@ class BatchLayout(Protocol):
 
     setup: Setup
 
-    def prep(self) -> Prep:
+    def prep(self) -> InputPrep:
         """The inputs of steps."""
         ...
 

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import numpy as np
-
 from racegate.engine.rows.parts import RowParts
+from racegate.engine.rows.stages import Batch
 from racegate.engine.slots.memory import SlotMemory
 from racegate.engine.slots.parts import SlotParts
 from racegate.engine.state.plan import PlanEntry, StepPlan, region
-from racegate.engine.state.request_state import RequestState
 from racegate.engine.state.setup import Setup
 from racegate.engine.state.view import PrevStep
 
 
-class BatchSlots:
-    """Slots of requests, and the rows of a step. A request that skips a step keeps everything.
-
-    unmet_events: none, as no row can be rotated
+class BatchSlots(Batch):
+    """Slots of requests, and the rows of a step. A request that skips a step keeps everything. No
+    row can be rotated, and mirrors hold what the scheduler counts on.
     """
 
     def __init__(self, setup: Setup, memory: SlotMemory, rows: RowParts, parts: SlotParts) -> None:
+        super().__init__()
         sizes = setup.sizes
         self._device = setup.device
         self._counters = setup.counters
@@ -35,37 +33,22 @@ class BatchSlots:
         self._free = list(range(sizes.rows, 0, -1))  # the one that was freed last is taken first
         self._slot_of: dict[str, int] = {}
         self._row_of: dict[str, int] = {}
-        self._states: dict[str, RequestState] = {}
         self._used: set[int] = set()
-        self.unmet_events: list[str] = []
 
     @property
     def row_of(self) -> Mapping[str, int]:
-        """The row of each request in the step's batch."""
         return self._row_of
 
-    @property
-    def states(self) -> Mapping[str, RequestState]:
-        """The mirrors: what the scheduler counts on, never corrected here."""
-        return self._states
-
     def names(self) -> tuple[str, ...]:
-        """Requests by row."""
         return tuple(self._row_of)
 
-    def tables(self) -> dict[str, np.ndarray]:
-        """None: the host keeps no tables by row."""
-        return {}
-
     def slots(self) -> tuple[int, ...]:
-        """The slot of each row."""
         return self._memory.slots
 
     def clear_tables(self) -> None:
         """Slots were cleared when they were made."""
 
     def update(self, plan: StepPlan, prev: PrevStep) -> None:
-        """Slots and mirrors follow the plan."""
         self._memory.slots = ()  # an idle step has no rows of requests
         with self._device.action("update_states", step=plan.step):
             for name in (*plan.ended, *plan.preempted):
@@ -112,7 +95,7 @@ class BatchSlots:
         self._memory.writes[table].stage(slot, row, own=(entry.request, step))
 
     def move(self, plan: StepPlan) -> None:
-        """The step's rows: by region, then in the plan's order."""
+        """By region, then in the plan's order."""
         with self._device.action("lay_out", step=plan.step):
             entries = sorted(plan.entries, key=lambda e: region(e, threshold=self._threshold))
             self._row_of = {entry.request: row for row, entry in enumerate(entries)}

@@ -1,6 +1,4 @@
-"""How a step's results come to the next one in slots: the device leaves them there itself, and the
-host, which never learns them, has nothing to correct.
-"""
+"""How a step's results come to the next one in slots: the device leaves them there itself."""
 
 from __future__ import annotations
 
@@ -8,11 +6,12 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from racegate.device.protocol import DeviceBuffer, Use, reads, writes
+from racegate.engine.rows.stages import Carry
 from racegate.engine.slots.memory import SlotMemory
 from racegate.engine.slots.parts import SlotParts
 from racegate.engine.state.buffers import StepOutputs
 from racegate.engine.state.setup import Setup
-from racegate.engine.state.view import PrevStep, StepView
+from racegate.engine.state.view import StepView
 from racegate_kernels.backend import Backend
 from racegate_kernels.numerics import Array
 
@@ -51,7 +50,7 @@ def _carry_over(
     kernels.scatter_rows(kept.slot_drafts, slots, stepped.drafts)
 
 
-class SlotCarry:
+class SlotCarry(Carry):
     """They go to the slots at the step's end."""
 
     def __init__(self, setup: Setup, memory: SlotMemory, parts: SlotParts) -> None:
@@ -61,7 +60,6 @@ class SlotCarry:
         self._accepted = setup.work.accepted
 
     def note(self, accepted: DeviceBuffer) -> None:
-        """The counts with which the next step finds its states. accepted: [R] int32"""
         self._accepted = accepted
 
     def keep(self, view: StepView, outputs: StepOutputs) -> None:
@@ -85,16 +83,3 @@ class SlotCarry:
             _carry_over, uses, name="carry_over", step=step, kept_slots=self._kept_slots
         )
         memory.written(view)
-
-
-class NoCorrection:
-    """The host's mirrors stay as optimistic as the scheduler."""
-
-    def send(self, view: StepView, outputs: StepOutputs) -> None:
-        """Counts stay on the device."""
-
-    def correct(self, step: int, prev: PrevStep) -> None:
-        """Nothing to correct."""
-
-    def release(self, step: int) -> None:
-        """No copy reads the outputs."""

@@ -10,7 +10,6 @@ from racegate.device.protocol import DeviceBuffer, reads, updates, writes
 from racegate.engine.cache.align_cache import AlignCache, Moves
 from racegate.engine.model.model import Model
 from racegate.engine.slots.memory import SlotMemory
-from racegate.engine.state.buffers import Twin
 from racegate.engine.state.setup import Setup
 from racegate.engine.state.view import BatchShape, StepView
 
@@ -26,12 +25,6 @@ class SlotColumns(AlignCache):
         rows, stream = (setup.sizes.rows,), setup.compute
         self._before = setup.device.device_buffer("before_gpu", rows, np.int32, stream=stream)
         self._column = setup.device.device_buffer("column_gpu", rows, np.int32, stream=stream)
-        self._nothing = Moves(0, 0)
-
-    @property
-    def window_table(self) -> Twin:
-        """Written on the device."""
-        return self._setup.inputs.window_table
 
     @property
     def tables(self) -> tuple[DeviceBuffer, DeviceBuffer]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from racegate.device.protocol import Use, reads
-from racegate.engine.decode.draft_weights import NoDraftWeights, drawn_drafts
+from racegate.engine.decode.draft_weights import DraftWeights, drawn_drafts
 from racegate.engine.slots.memory import SlotMemory
 from racegate.engine.state.buffers import StepOutputs
 from racegate.engine.state.setup import Setup
 from racegate.engine.state.view import PrevStep, StepView
 
 
-class SlotDraftWeights(NoDraftWeights):
+class SlotDraftWeights(DraftWeights):
     """They go to the slot behind the drafter, and are verified against from there."""
 
     def __init__(self, setup: Setup, memory: SlotMemory) -> None:

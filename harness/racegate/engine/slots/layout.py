@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from racegate.device.protocol import DeviceBuffer
-from racegate.engine.cache.align_cache import Columns, FixedColumns
+from racegate.engine.cache.align_cache import Columns
 from racegate.engine.cache.fresh_blocks import BlockZeroing
 from racegate.engine.cache.pools import Pools
 from racegate.engine.decode.draft_weights import DraftWeights
 from racegate.engine.model.model import Model
 from racegate.engine.rows.accepted_counts import AcceptedCounts, DeviceCounts
 from racegate.engine.rows.parts import RowParts
-from racegate.engine.rows.stages import LayoutStages
+from racegate.engine.rows.stages import Correction, LayoutStages
 from racegate.engine.slots.batch_slots import BatchSlots
-from racegate.engine.slots.carry import NoCorrection, SlotCarry
+from racegate.engine.slots.carry import SlotCarry
 from racegate.engine.slots.draft_weights import SlotDraftWeights
 from racegate.engine.slots.memory import SlotMemory
 from racegate.engine.slots.parts import SlotParts
@@ -47,7 +47,7 @@ class SlotLayout:
             return self._parts.anchors(self.setup, model, self._memory)
         if mode.has_columns:
             return self._parts.columns(self.setup, model, self._memory)
-        return FixedColumns(self.setup)
+        return Columns(self.setup)
 
     def device_windows(self) -> DeviceBuffer | None:
         """Only the device knows where they stand, if they move."""
@@ -68,6 +68,6 @@ class SlotLayout:
         return LayoutStages(
             batch=BatchSlots(self.setup, self._memory, self._rows, self._parts),
             guard=self._pool,
-            correction=NoCorrection(),
+            correction=Correction(),
             carry=SlotCarry(self.setup, self._memory, self._parts),
         )

@@ -10,6 +10,7 @@ import numpy as np
 
 from racegate.device.masks import mask_of
 from racegate.device.protocol import DeviceBuffer, reads, writes
+from racegate.engine.cache.fresh_blocks import BlockZeroing
 from racegate.engine.cache.pools import Pools
 from racegate.engine.slots.pool import HostPool, PooledTwin
 from racegate.engine.state.plan import StepPlan
@@ -25,7 +26,7 @@ class _Side:
     blocks: list[int]
 
 
-class PooledZeroing:
+class PooledZeroing(BlockZeroing):
     """Zeroes what was taken from the free lists, by lists in the step's place of the pool."""
 
     zeroes = True

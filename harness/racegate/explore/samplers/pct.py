@@ -21,7 +21,6 @@ class PctStepper:
         self._drops = {self._random.randrange(max(1, steps)) for _ in range(depth - 1)}
 
     def choose(self, enabled: Sequence[Transition]) -> int:
-        """See Stepper."""
         for step in enabled:
             if step.process not in self._priority:
                 self._priority[step.process] = 1 + self._random.random()

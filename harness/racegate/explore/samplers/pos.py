@@ -20,7 +20,6 @@ class PosStepper:
         self._priority: dict[tuple[int, int], float] = {}
 
     def choose(self, enabled: Sequence[Transition]) -> int:
-        """See Stepper."""
         if len(enabled) == 1:
             return 0
         best = max(range(len(enabled)), key=lambda index: self._of(enabled[index]))

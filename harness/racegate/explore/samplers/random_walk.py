@@ -15,5 +15,4 @@ class RandomStepper:
         self._random = Random(seed)
 
     def choose(self, enabled: Sequence[Transition]) -> int:
-        """See Stepper."""
         return self._random.randrange(len(enabled)) if len(enabled) > 1 else 0

@@ -27,7 +27,6 @@ class SurwStepper:
         self._next: int | None = None
 
     def choose(self, enabled: Sequence[Transition]) -> int:
-        """See Stepper."""
         if self._next is None or self._left.get(self._next, 0) == 0:
             self._next = self._draw()
         # Interesting steps of other processes wait for the drawn one; everything else may go.

@@ -122,7 +122,6 @@ class Guards:
         self._end([guard for guard in self._guards if guard.low < high and low < guard.high])
 
     def arrive(self, clock: Clock) -> None:
-        """The host knows that what the clock covers is complete."""
         self._end([guard for guard in self._guards if knows(clock, guard.lane, guard.number)])
 
     def open_all(self) -> None:

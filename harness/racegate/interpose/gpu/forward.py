@@ -106,7 +106,6 @@ class ForwardLibrary(Library):
         self._library.fw_limit(ctypes.c_double(seconds))
 
     def put(self, stream: int) -> int | None:
-        """A closed latch for all that is put on the stream from now on; None if there is none."""
         latch = int(self._library.fw_latch_put(stream))
         return latch if latch >= 0 else None
 

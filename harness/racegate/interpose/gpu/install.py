@@ -66,7 +66,6 @@ class GpuDevice:
         """Nothing: the GPU makes the results."""
 
     def read(self, value: object) -> tuple[bytes, str]:
-        """The bytes of an observed value, and how to show them."""
         is_there = isinstance(value, torch.Tensor) and value.is_cuda
         return read_value(self.session, self.kernels.fetch(value) if is_there else value)
 

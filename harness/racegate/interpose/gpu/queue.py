@@ -8,37 +8,32 @@ is kept back that an edge forbids, because a latch opens at every wait that cove
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import msgspec
-
-from racegate.history.schedule import Hold, Holds
-from racegate.interpose.device.queue import Work, covers, holds_host
+from racegate.history.schedule import Holds
+from racegate.interpose.device.queue import PendingWork, Work, WorkQueue, covers
 from racegate.interpose.gpu.forward import StreamLatches
-from racegate.order.clocks import Clock, knows
+from racegate.order.clocks import Clock
 
 
 @dataclass(slots=True, eq=False)
-class _Node:
-    """hold: what holds the operation, None for one that is only behind others; mark: complete when
-    the operation is, 0 before it was launched.
+class LatchedWork(PendingWork):
+    """held_by: the place of the hold that holds it; mark: complete when the operation is, 0 before
+    it was launched. What is only behind others has neither that nor a latch.
     """
 
-    lane: int
-    number: int
-    clock: Clock
     stream: int
-    hold: Hold | None
+    held_by: int | None
     latch: int | None
     mark: int = 0
 
 
-class LatchQueue:
-    """The work of a real device, as `WorkQueue` says.
+class LatchQueue(WorkQueue):
+    """The work of a real device. What expired ran before its hold ended, because a latch stood too
+    long.
 
     settles: what nothing holds is waited for as soon as it was issued, as if it ran at once
-    expired: operations that ran before their hold ended, because a latch stood too long
     """
 
     def __init__(
@@ -49,14 +44,11 @@ class LatchQueue:
         holds: Holds = (),
         settles: Callable[[], bool] | None = None,
     ) -> None:
+        super().__init__(holds)
         self._latches = latches
         self._stream_of = stream_of
-        self.holds = holds
-        self.realised: dict[str, int] = {hold.text(): 0 for hold in holds}
         self._settles = settles
-        self._nodes: list[_Node] = []
         self._local = threading.local()
-        self.expired: dict[str, int] = {}
 
     @property
     def is_eager(self) -> bool:
@@ -71,32 +63,9 @@ class LatchQueue:
         """No: what is held is on the device already."""
         return False
 
-    def has_pending(self) -> bool:
-        return bool(self._nodes)
-
-    def holds_host(self, label: str) -> bool:
-        return holds_host(self.holds, self.realised, label)
-
-    def is_behind(self, lane: int, *clocks: Clock) -> bool:
-        return any(map(self.is_pending, clocks))
-
     def is_asleep(self, clock: Clock) -> bool:
         """No: the device sleeps itself, and queries ask it."""
         return False
-
-    def comes_to(self, clock: Clock) -> bool:
-        """Yes: whoever is told so waits for it."""
-        return True
-
-    def land_at(self, label: str) -> None:
-        """The one hold names this access from now on."""
-        (hold,) = self.holds
-        landing = msgspec.structs.replace(hold, until=label)
-        self.holds = (landing,)
-        self.realised = {landing.text(): self.realised[hold.text()]}
-        for node in self._nodes:
-            if node.hold is not None:
-                node.hold = landing
 
     def is_held(self, label: str) -> bool:
         """No: asked of the parts of a graph, which a GPU replays as a whole. A hold that names one
@@ -109,76 +78,48 @@ class LatchQueue:
         if self.is_eager:
             run()
             return
-        hold = next((hold for hold in self.holds if covers(hold, label) and not hold.half), None)
-        behind = any(
-            node.lane == lane or knows(clock, node.lane, node.number) for node in self._nodes
-        )
-        stream = self._stream_of(lane)
-        latch = self._latches.put(stream) if hold is not None else None
+        stream, held_by = self._stream_of(lane), self._held_by(label)
+        latch = None if held_by is None else self._latches.put(stream)
+        until = "" if held_by is None or latch is None else self.holds[held_by].until
         run()
-        node = _Node(lane, number, list(clock), stream, hold, latch)
+        node = LatchedWork(label, lane, number, list(clock), run, until, stream, held_by, latch)
         self._local.node = node
-        if latch is not None or behind:
-            self._nodes.append(node)
+        if latch is not None or node.is_behind(self._pending):
+            self._pending.append(node)
+
+    def _held_by(self, label: str) -> int | None:
+        return next(
+            (i for i, one in enumerate(self.holds) if covers(one, label) and not one.half), None
+        )
 
     def issued(self) -> None:
-        """The operation that this thread submitted last has reached the device."""
-        node: _Node | None = getattr(self._local, "node", None)
+        node: LatchedWork | None = getattr(self._local, "node", None)
         if node is None:
             return
         self._local.node = None
-        if node in self._nodes:
+        if node in self._pending:
             node.mark = self._latches.mark(node.stream)
         elif node.latch is None and self._settles is not None and self._settles():
             self._latches.wait_stream(node.stream)
 
-    def is_pending(self, clock: Clock) -> bool:
-        """Whether something that the clock covers is held or behind what is held."""
-        return any(knows(clock, node.lane, node.number) for node in self._nodes)
-
-    def force(self, clock: Clock) -> None:
-        """Opens the latches of all that the clock covers, and waits until it has run."""
-        if not self._nodes:
-            return
-        self._finish([node for node in self._nodes if knows(clock, node.lane, node.number)])
-        self._follow()
-
-    def reach(self, label: str) -> None:
-        """The program comes to an access: holds that name it end."""
-        for node in list(self._nodes):
-            if node.hold is not None and node.hold.until == label and node in self._nodes:
-                self.force(list(node.clock))
-
-    def force_all(self) -> None:
-        self._finish(list(self._nodes))
-
-    def _finish(self, nodes: list[_Node]) -> None:
-        self._nodes = [node for node in self._nodes if node not in nodes]
-        for node in nodes:
+    def _land_all(self, nodes: Sequence[PendingWork]) -> None:
+        """Opens their latches, and waits until they have run."""
+        latched = [node for node in nodes if isinstance(node, LatchedWork)]
+        for node in latched:
             self._open(node)
-        for node in nodes:
+        for node in latched:
             if node.mark:
                 self._latches.wait_mark(node.mark)
 
-    def _open(self, node: _Node) -> None:
+    def _tell(self, ran: Sequence[PendingWork]) -> None:
+        """Nobody: a GPU tells of no landing."""
+
+    def _open(self, node: LatchedWork) -> None:
         """A hold counts if its operation was still waiting when its latch was opened."""
-        if node.latch is None or node.hold is None:
+        if node.latch is None or node.held_by is None:
             return
         is_held = not node.mark or not self._latches.is_complete(node.mark)
         self._latches.open(node.latch)
         is_held = is_held and not self._latches.has_expired(node.latch)
-        counts = self.realised if is_held else self.expired
-        counts[node.hold.text()] = counts.get(node.hold.text(), 0) + 1
-
-    def _follow(self) -> None:
-        """What was only behind others runs now that they have run."""
-        waiting: list[_Node] = []
-        for node in list(self._nodes):
-            behind = any(
-                other.lane == node.lane or knows(node.clock, other.lane, other.number)
-                for other in waiting
-            )
-            if node.latch is not None or behind:
-                waiting.append(node)
-            else:
-                self._finish([node])
+        counts, text = self.realised if is_held else self.expired, self.holds[node.held_by].text()
+        counts[text] = counts.get(text, 0) + 1

@@ -23,8 +23,6 @@ _BLIND = frozenset({
     "is_same_size", "set_", "resize_", "record_stream", "_has_compatible_shallow_copy_type",
     "empty", "empty_strided", "_reshape_alias", "lift", "lift_fresh", "detach_",
 })  # fmt: skip
-# What they write they do not read.
-_OVERWRITING = frozenset({"copy_", "fill_", "zero_", "normal_", "uniform_", "random_"})
 
 _faking = torch._C._get_dispatch_mode  # shapes without memory: that mode is asked after this one
 _FAKE = torch._C._TorchDispatchModeKey.FAKE

@@ -13,7 +13,7 @@ from typing import Protocol
 from racegate.history.schedule import Holds
 from racegate.interpose.device.copies import LateWork
 from racegate.interpose.device.guards import Guards
-from racegate.interpose.device.queue import Queue, QueuedWork, Work
+from racegate.interpose.device.queue import PendingWork, Queue, Work
 from racegate.interpose.ranks.group.collectives import GroupOperation
 from racegate.interpose.ranks.group.messages import WaiterKind
 from racegate.order.clocks import Clock, knows
@@ -76,7 +76,7 @@ class RankQueue(Queue):
         super().__init__(holds, guards=guards)
         self._others = others
         self._records = records
-        self._targets: list[QueuedWork] = []
+        self._targets: list[PendingWork] = []
         self._forced_by = WaiterKind.HOST
 
     @property
@@ -122,7 +122,7 @@ class RankQueue(Queue):
         self._targets += [node for node in self._pending if node.run is work]
         self._targets = [node for node in self._targets if not self._comes_near(node)]
 
-    def _run_all(self, is_meant: Callable[[QueuedWork], bool], kind: WaiterKind) -> bool:
+    def _run_all(self, is_meant: Callable[[PendingWork], bool], kind: WaiterKind) -> bool:
         if not self._pending:
             return True
         with self._others.lock:
@@ -132,7 +132,7 @@ class RankQueue(Queue):
             self._follow()
         return True
 
-    def _run(self, node: QueuedWork, kind: WaiterKind) -> bool:
+    def _run(self, node: PendingWork, kind: WaiterKind) -> bool:
         """The oldest of what is meant: nothing pending comes before it. False: it cannot run yet"""
         work = node.run
         if isinstance(work, GroupWork):
@@ -144,13 +144,13 @@ class RankQueue(Queue):
         self._do(node)
         return True
 
-    def _do(self, node: QueuedWork) -> None:
+    def _do(self, node: PendingWork) -> None:
         self._pending.remove(node)
         self._land(node)
         if not isinstance(node.run, GroupWork):
             self._tell([node])
 
-    def _comes_near(self, target: QueuedWork) -> bool:
+    def _comes_near(self, target: PendingWork) -> bool:
         """Runs what comes before an operation, and posts it; whether that is done."""
         for node in list(self._pending):
             is_before = node is not target and knows(target.clock, node.lane, node.number)
@@ -160,7 +160,7 @@ class RankQueue(Queue):
             return True
         return self._post_if_first(target)
 
-    def _run_if_ready(self, node: QueuedWork) -> None:
+    def _run_if_ready(self, node: PendingWork) -> None:
         work = node.run
         if isinstance(work, GroupWork):
             self._post(work)
@@ -169,14 +169,10 @@ class RankQueue(Queue):
                 return
         self._do(node)
 
-    def _is_behind_any(self, node: QueuedWork) -> bool:
-        earlier = self._pending[: self._pending.index(node)]
-        return any(
-            other.lane == node.lane or knows(node.clock, other.lane, other.number)
-            for other in earlier
-        )
+    def _is_behind_any(self, node: PendingWork) -> bool:
+        return node.is_behind(self._pending[: self._pending.index(node)])
 
-    def _post_if_first(self, node: QueuedWork) -> bool:
+    def _post_if_first(self, node: PendingWork) -> bool:
         work = node.run
         is_first = not self._is_behind_any(node)
         if is_first and isinstance(work, GroupWork):

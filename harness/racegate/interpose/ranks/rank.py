@@ -233,7 +233,6 @@ class Rank:
         return self._session.lock
 
     def issue(self, work: GroupWork, label: str, *, lane: int, number: int, clock: Clock) -> None:
-        """The operations were put on a stream."""
         numbers = tuple(map(self._number, work.operations))
         self._works[work.number] = work
         self.order.issued(work.operations, numbers, lane=lane, number=number, clock=clock)
@@ -249,11 +248,9 @@ class Rank:
         self._send(PostMessage(node=work.number, data=data))
 
     def ask(self, work: GroupWork) -> None:
-        """Their result is needed, and nobody waits here."""
         self._send(NeedMessage(node=work.number))
 
     def await_result(self, work: GroupWork, kind: WaiterKind) -> bool:
-        """Waits without the lock until their result is there; False: nobody can go on."""
         message = WaitMessage(
             thread=threading.get_native_id(),
             node=work.number,

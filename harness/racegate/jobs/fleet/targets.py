@@ -64,7 +64,6 @@ class DeviceTarget(StrictStruct, frozen=True, kw_only=True):
 
     @property
     def title(self) -> str:
-        """See RevisionTarget."""
         return f"device {self.device}"
 
 
@@ -82,7 +81,6 @@ class AdapterTarget(StrictStruct, frozen=True, kw_only=True):
 
     @property
     def title(self) -> str:
-        """See RevisionTarget."""
         return f"adapter {shlex.join(self.adapter)}"
 
 
@@ -101,7 +99,6 @@ class VllmTarget(StrictStruct, frozen=True, kw_only=True):
 
     @property
     def title(self) -> str:
-        """See RevisionTarget."""
         return self.subject.title
 
 
@@ -114,12 +111,10 @@ class SglangTarget(StrictStruct, frozen=True, kw_only=True):
 
     @property
     def subject(self) -> SchedulerCell:
-        """What is judged."""
         return SchedulerCell(release=self.sglang, model=self.model)
 
     @property
     def title(self) -> str:
-        """See RevisionTarget."""
         return self.subject.title
 
 
@@ -133,12 +128,10 @@ class PythonTarget(StrictStruct, frozen=True, kw_only=True):
 
     @property
     def subject(self) -> ProgramSubject:
-        """What is judged."""
         return ProgramSubject(argv=self.program, compiling=None)
 
     @property
     def title(self) -> str:
-        """See RevisionTarget."""
         return f"program {shlex.join(self.program)}"
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import shlex
 import tempfile
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 
@@ -50,21 +51,22 @@ class TargetResult(msgspec.Struct, frozen=True, kw_only=True):
     witnesses: tuple[SealedWitness, ...] = ()
 
 
-class OpenTarget(Protocol):
+class OpenTarget(ABC):
     """A target that was opened. Raises BadInput or AdapterError if it is gone."""
 
     @property
     def selfcheck(self) -> SelfCheck:
         """What was planted when it was opened, and seen."""
-        ...
+        return SelfCheck()
 
+    @abstractmethod
     def judge(self, scenario: Script) -> TargetResult:
         """The scenario with the landings of what races in it."""
-        ...
 
     def shows(self, witness: SealedWitness, scenario: Script) -> SealedWitness | None:
         """A witness of the same finding in another scenario; None if it does not show there."""
-        ...
+        shown = self.judge(scenario)
+        return next((one for one in shown.witnesses if one.known_as == witness.known_as), None)
 
 
 class TargetOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,7 +107,7 @@ def open_target(subject: Subject, options: TargetOptions) -> Iterator[OpenTarget
             yield _OpenRelease(opened, opened.sensitivity(), options)
 
 
-class _OpenRelease:
+class _OpenRelease(OpenTarget):
     """pulses: of this engine, measured when it was opened"""
 
     def __init__(self, opened: OpenedEngine, pulses: Sensitivity, options: TargetOptions) -> None:
@@ -133,19 +135,16 @@ class _OpenRelease:
         assert isinstance(witness, ReleaseWitness)
         if witness.holds:
             return shown_again(self._opened.runs, witness, _happening(scenario))
-        return _same(witness, self.judge(scenario))
+        return super().shows(witness, scenario)
 
 
-class _OpenAdapter:
+class _OpenAdapter(OpenTarget):
+    """Its conformance was demanded, with what is planted for it."""
+
     def __init__(self, adapter: Adapter, subject: AdapterSubject, options: TargetOptions) -> None:
         self._adapter = adapter
         self._subject = subject
         self._landings_max = LANDINGS_MAX if options.runs_max is None else options.runs_max
-
-    @property
-    def selfcheck(self) -> SelfCheck:
-        """Its conformance was demanded, with what is planted for it."""
-        return SelfCheck()
 
     def judge(self, scenario: Script) -> TargetResult:
         subject = self._subject
@@ -164,14 +163,16 @@ class _OpenAdapter:
 
     def shows(self, witness: SealedWitness, scenario: Script) -> SealedWitness | None:
         try:
-            return _same(witness, self.judge(scenario))
+            return super().shows(witness, scenario)
         except AdapterError:  # what cannot be believed shows nothing
             self._adapter.restart()
             return None
 
 
-class _OpenProgram:
-    """A started device, on which the program is run with one number after the other."""
+class _OpenProgram(OpenTarget):
+    """A started device, on which the program is run with one number after the other. Nothing is
+    planted in a program, and the search has left out what holds can be without.
+    """
 
     def __init__(
         self, device: DeviceServer, subject: ProgramSubject, options: TargetOptions
@@ -179,11 +180,6 @@ class _OpenProgram:
         self._device = device
         self._subject = subject
         self._options = options
-
-    @property
-    def selfcheck(self) -> SelfCheck:
-        """Nothing is planted in a program."""
-        return SelfCheck()
 
     def judge(self, scenario: Script) -> TargetResult:
         argv = tuple(word.replace(NUMBER, str(scenario.seed)) for word in self._subject.argv)
@@ -201,15 +197,6 @@ class _OpenProgram:
             ),
         )
 
-    def shows(self, witness: SealedWitness, scenario: Script) -> SealedWitness | None:
-        """The search has left out what holds can be without."""
-        return _same(witness, self.judge(scenario))
-
 
 def _happening(script: Script) -> Scenario:
     return script if isinstance(script, Scenario) else happening(script)
-
-
-def _same(witness: SealedWitness, shown: TargetResult) -> SealedWitness | None:
-    """The witness of the same finding."""
-    return next((one for one in shown.witnesses if one.known_as == witness.known_as), None)

@@ -17,7 +17,7 @@ from contextlib import ExitStack, redirect_stdout, suppress
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from racegate.jobs.pools.driver import GoneError, Ready, Refused, said_of
-from racegate.jobs.pools.pool import MakeWorker, SayAlive, Task, Worker, worked
+from racegate.jobs.pools.pool import MakeWorker, SayAlive, Task, Worker, ended, worked
 from racegate.scenario.errors import BadInputError
 from racegate.scenario.untrusted.signals import TERMINATING
 
@@ -75,7 +75,7 @@ class _Served:
         worker = self._worker
         assert worker is not None
         if task is None:
-            return said_of(worker.end)
+            return said_of(lambda: ended(worker))
         return said_of(lambda: worked(worker, task.content, self._say_alive))
 
 
@@ -105,7 +105,6 @@ class RayHandle:
         self.answer = self._actor.say.remote(task)
 
     def hear(self) -> object:
-        """Raises GoneError."""
         import ray
 
         try:

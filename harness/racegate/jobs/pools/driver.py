@@ -145,7 +145,6 @@ class DrivenPool(Generic[L]):
         self._losses_max = losses_max
 
     def run(self, make: MakeWorker[T, R], shares: Shares[T]) -> Events[R]:
-        """See Pool."""
         run = _Run(self._transport, make, silent_s=self._silent_s, losses_max=self._losses_max)
         try:
             for number, share in enumerate(shares):

@@ -45,6 +45,11 @@ class Worker(Protocol[T_contra, R_co]):
         """One task."""
         ...
 
+
+@runtime_checkable
+class ClosingWorker(Protocol[R_co]):
+    """A worker that has something left to do, or to say, behind its last task."""
+
     def end(self) -> R_co | None:
         """After the last task: what is left to say, if anything is."""
         ...
@@ -67,6 +72,11 @@ def worked(worker: Worker[T, R], task: T, say_alive: SayAlive) -> R:
     if isinstance(worker, PatientWorker):
         return cast("PatientWorker[T, R]", worker).work_on(task, say_alive)
     return worker.work(task)
+
+
+def ended(worker: Worker[T, R]) -> R | None:
+    """What a worker has to say at its end."""
+    return cast("ClosingWorker[R]", worker).end() if isinstance(worker, ClosingWorker) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -244,7 +254,7 @@ class InProcessPool:
         for number, task in enumerate(share):
             yield self._done(worker, number, task)
         with Caught("its end") as caught:
-            last = worker.end()
+            last = ended(worker)
         if caught.breakage is not None:
             yield Lost(worker=0, doing="its end", why=broke(caught.breakage))
             return

@@ -20,7 +20,7 @@ from typing import TypeVar
 
 from racegate.jobs.pools.collecting import collect_from_here_on
 from racegate.jobs.pools.driver import DrivenPool, GoneError, Ready, said_of
-from racegate.jobs.pools.pool import MakeWorker, Task, Worker, worked
+from racegate.jobs.pools.pool import MakeWorker, Task, Worker, ended, worked
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -40,7 +40,6 @@ class ProcessHandle:
             self.pipe.send(task)
 
     def hear(self) -> object:
-        """Raises GoneError."""
         try:
             return self.pipe.recv()
         except (EOFError, OSError):
@@ -130,7 +129,7 @@ def _serve(make: bytes, number: int, pipe: Connection, signs: ctypes.c_uint64) -
         return
     for task in iter(partial(_next_task, pipe), None):
         pipe.send(said_of(partial(worked, made[0], task.content, say_alive)))
-    pipe.send(said_of(made[0].end))
+    pipe.send(said_of(partial(ended, made[0])))
 
 
 def _next_task(pipe: Connection) -> Task[object] | None:

@@ -59,7 +59,6 @@ class FolderStore:
 
     @property
     def name(self) -> str:
-        """See Store."""
         return str(self._folder)
 
     def offer(self, finding: KeptFinding) -> KeptFinding:
@@ -91,7 +90,6 @@ class FolderStore:
         return kept
 
     def states(self) -> list[CampaignState]:
-        """See Store."""
         paths = [*self._folder.glob(f"*{STATE}"), *self._folder.glob(STATE_FILE)]
         found = [load_state(path) for path in paths]
         return sorted(found, key=lambda state: state.seed)

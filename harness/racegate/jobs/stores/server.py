@@ -92,11 +92,9 @@ class ServerStore:
 
     @property
     def name(self) -> str:
-        """See Store."""
         return self._name
 
     def offer(self, finding: KeptFinding) -> KeptFinding:
-        """See Store."""
 
         def change(record: Record) -> tuple[KeptFinding, Record]:
             kept = first_of(None if record is None else finding_in(record), finding)
@@ -105,11 +103,9 @@ class ServerStore:
         return self._change("finding", finding.signature, change)
 
     def findings(self) -> list[KeptFinding]:
-        """See Store."""
         return self._all("finding", finding_in)
 
     def advance(self, state: CampaignState) -> CampaignState:
-        """See Store."""
 
         def change(record: Record) -> tuple[CampaignState, Record]:
             kept = further_of(None if record is None else _state(record), state)
@@ -118,11 +114,9 @@ class ServerStore:
         return self._change("campaign", str(state.seed), change)
 
     def states(self) -> list[CampaignState]:
-        """See Store."""
         return sorted(self._all("campaign", _state), key=lambda state: state.seed)
 
     def hold(self, seed: int, driver: str) -> str:
-        """See Store."""
 
         def change(record: Record) -> tuple[str, Record]:
             is_mine = record is None or record == driver.encode()
@@ -131,7 +125,6 @@ class ServerStore:
         return self._change("driver", str(seed), change, expires_s=LEASE_S)
 
     def release(self, seed: int, driver: str) -> None:
-        """See Store."""
         key = self._key("driver", str(seed))
 
         def release(pipe: Pipeline) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from racegate.history.finding import Verdict
 from racegate.history.schedule import Holds
 from racegate.interpose.errors import BadInput
 from racegate.scenario.strict import StrictStruct
@@ -58,6 +59,11 @@ class ScenarioReport(StrictStruct, frozen=True, kw_only=True):
     not_seen: tuple[str, ...] = ()
     conflicts: tuple[CellConflict, ...] = ()
 
+    @property
+    def is_wrong(self) -> bool:
+        """Whether a landing, or none, comes to another value."""
+        return self.verdict == Verdict.DIVERGENT
+
 
 class CellReport(StrictStruct, frozen=True, kw_only=True):
     """One version and one way to run it.
@@ -88,6 +94,11 @@ class CellReport(StrictStruct, frozen=True, kw_only=True):
     def file(self) -> str:
         """The name of the file that keeps it."""
         return "-".join((self.release, *self.settings)) + ".json"
+
+    @property
+    def title(self) -> str:
+        """The release and how it is run."""
+        return " ".join(filter(None, (self.release, self.runner.upper(), self.mode, self.model)))
 
 
 def is_done(cell: CellReport, names: tuple[str, ...]) -> bool:

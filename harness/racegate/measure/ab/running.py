@@ -122,9 +122,6 @@ class WaveWorker:
         self._folder.save_wave(found)
         return _shown_arm(found)
 
-    def end(self) -> None:
-        """There is nothing left to say."""
-
 
 def make_worker(folder: Path, number: int) -> WaveWorker:
     """In a worker process: workers take turns with the GPUs of the machine. Raises NoCudaError."""

@@ -49,7 +49,6 @@ class VirtualWaveSite:
 
     @contextmanager
     def opened(self, lanes: tuple[str, ...], fault: Fault | None) -> Iterator[Device]:
-        """See WaveSite."""
         recorder = NullRecorder(lanes)
         if fault is None:
             yield VirtualDevice(lanes, recorder=recorder)
@@ -66,7 +65,6 @@ class CudaWaveSite:
 
     @contextmanager
     def opened(self, lanes: tuple[str, ...], fault: Fault | None) -> Iterator[Device]:
-        """See WaveSite."""
         device = self._site.device(
             lanes,
             schedule=EAGER,

@@ -33,7 +33,6 @@ class DeviceClock:
     """Device events around repeated launches; the cache is cleared between them."""
 
     def median_ms(self, job: Callable[[], object]) -> float:
-        """See Clock."""
         from triton.testing import do_bench
 
         return float(do_bench(job, warmup=50, rep=300, return_mode="median"))

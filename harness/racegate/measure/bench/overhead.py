@@ -49,13 +49,11 @@ class TorchTimer:
     """CUDA events, recorded by the driver like any other."""
 
     def event(self) -> Handle:
-        """An event that notes when it was recorded."""
         import torch
 
         return torch.cuda.Event(enable_timing=True)
 
     def between_ms(self, first: Any, second: Any) -> float:
-        """Milliseconds from one record to a later one, both done."""
         return float(first.elapsed_time(second))
 
 

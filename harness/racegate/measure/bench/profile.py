@@ -57,7 +57,7 @@ LAYERS = (
     ("check", "shared and forked runs"),
 )
 # Calls of the engine begin in a method of one of these.
-CALLED = ("device.issuing", "device.virtual.device", "device.memory")
+CALLED = ("device.protocol", "device.issuing", "device.virtual.device", "device.memory")
 
 Stack = tuple[tuple[str, str], ...]  # (module, function) of the project, the innermost first
 

@@ -27,7 +27,6 @@ class TorchTracer:
     """Looks at the device only: what the host does is not slowed down more than it must be."""
 
     def trace(self, job: Callable[[], None]) -> list[DeviceSpan]:
-        """See Tracer."""
         from torch.profiler import ProfilerActivity, profile
 
         with TemporaryDirectory() as folder:

@@ -77,9 +77,6 @@ class FeatureWorker:
             unproved=None if is_proved else _unproved(index, result.verdict, *reasons[:1]),
         )
 
-    def end(self) -> None:
-        """There is nothing left to say."""
-
 
 def _name(seed: int, index: int) -> str:
     return f"generated-{seed}-{index}"

@@ -178,9 +178,6 @@ class RowWorker:
         checkers = {name: self._scripts.checker(name) for name in names}
         return measure_row(fault, checkers, budget=self._budget, seed=self._seed)
 
-    def end(self) -> None:
-        """There is nothing left to say."""
-
 
 def make_worker(
     scenarios: Mapping[str, OwnScenario], budget: int, seed: int, number: int

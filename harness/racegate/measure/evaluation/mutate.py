@@ -208,9 +208,6 @@ class MutantWorker:
         """One mutant."""
         return judge(task.mutation, [self._scripts.checker(name) for name in task.scenarios])
 
-    def end(self) -> None:
-        """There is nothing left to say."""
-
 
 def make_worker(scenarios: Mapping[str, OwnScenario], number: int) -> MutantWorker:
     """In a worker process; every worker is like the other."""

@@ -1,5 +1,5 @@
 /* Vector clocks of all lanes and the shadow of all memory: what every event touches, and nothing that only a finding
-   needs. order/interface.py says what the functions mean, and order/python.py has them in Python; tests/order
+   needs. order/interface.py says what the functions mean, and tests have them in Python too; tests/order
    holds both against reachability. Only ever called with Python's lock. */
 #include <stdio.h>
 #include <stdlib.h>

@@ -10,26 +10,27 @@ from shlex import quote
 
 from racegate.history.schedule import FORCED, Hold
 from racegate.history.trace import HOST
+from racegate.jobs.versions.cells import CellConflict, CellReport, ScenarioReport
 from racegate.report.cause.pair import Relation
 from racegate.report.finding.pictured import Fact, PicturedFinding, PicturedSide
 from racegate.report.site.boards import Board, Figure
 from racegate.report.site.grids import cells_grid
 from racegate.report.site.reports import Reports
-from racegate.report.site.shapes import CellConflictShown, CellFile, JudgedScenario
 from racegate.report.timeline.model import Bar, Role, Timeline
+from racegate.targets.common.search import Effect
 
-HARMFUL = ("wrong", "divergent")
+HARMFUL = (Effect.WRONG, Effect.DIVERGENT)
 _LANES = ("the host", "the copy's stream")
 
 
 def engine_board(reports: Reports, folder: str, name: str) -> Iterator[Board]:
     """The release table of an engine, and a page for each wrong cell. name: of it, in words"""
     pattern, page = f"{folder}/cells/*.json", f"{folder}/index.html"
-    cells = [reports.read(file, CellFile) for file in reports.matching(pattern)]
+    cells = [reports.read(file, CellReport) for file in reports.matching(pattern)]
     ran = {cell.release for cell in cells if cell.scenarios}
     if not ran:
         return
-    wrong = {cell.release for cell in cells if cell.is_wrong}
+    wrong = {cell.release for cell in cells if any(one.is_wrong for one in cell.scenarios.values())}
     figure = Figure(
         value=f"{len(wrong)} of {len(ran)}",
         label=f"unmodified {name} releases come to a wrong value in some scenario and landing",
@@ -38,7 +39,7 @@ def engine_board(reports: Reports, folder: str, name: str) -> Iterator[Board]:
     )
     shown = dict(wrong_cells(folder, name, cells))
 
-    def page_of(cell: CellFile, scenario: str) -> str:
+    def page_of(cell: CellReport, scenario: str) -> str:
         path = cell_page(folder, cell, scenario)
         return path if path in shown else ""
 
@@ -46,14 +47,14 @@ def engine_board(reports: Reports, folder: str, name: str) -> Iterator[Board]:
     yield Board(found=(figure,), grids={page: (grid,)}, cells=shown)
 
 
-def cell_page(engine: str, cell: CellFile, scenario: str) -> str:
+def cell_page(engine: str, cell: CellReport, scenario: str) -> str:
     """The page of a wrong cell, from the site's folder. engine: the name of its folder"""
-    words = filter(None, (cell.release, cell.runner, cell.mode, cell.model))
-    return posixpath.join(engine, "cells", f"{'-'.join((*words, scenario))}.html")
+    name = f"{cell.file.removesuffix('.json')}-{scenario}.html"
+    return posixpath.join(engine, "cells", name)
 
 
 def wrong_cells(
-    engine: str, name: str, cells: Iterable[CellFile]
+    engine: str, name: str, cells: Iterable[CellReport]
 ) -> Iterator[tuple[str, tuple[PicturedFinding, ...]]]:
     """(page, what it shows) of each cell with a wrong value. name: of the engine, in words"""
     for cell in cells:
@@ -64,7 +65,7 @@ def wrong_cells(
 
 
 def _findings(
-    engine: str, title: str, cell: CellFile, scenario: str, judged: JudgedScenario
+    engine: str, title: str, cell: CellReport, scenario: str, judged: ScenarioReport
 ) -> Iterator[PicturedFinding]:
     """What goes wrong with nothing held, then what each harmful landing does, once."""
     name, command = f"{title}, {scenario}", _command(engine, cell, scenario)
@@ -80,7 +81,7 @@ def _findings(
             replay=f"{command} --runs 0",
             facts=facts,
         )
-    landings: dict[tuple[tuple[str, str], ...], list[CellConflictShown]] = {}
+    landings: dict[tuple[tuple[str, str], ...], list[CellConflict]] = {}
     for conflict in judged.conflicts:
         if conflict.effect in HARMFUL:
             landings.setdefault(conflict.holds, []).append(conflict)
@@ -93,10 +94,11 @@ def _landing(
     verdict: str,
     command: str,
     holds: tuple[tuple[str, str], ...],
-    conflicts: list[CellConflictShown],
+    conflicts: list[CellConflict],
     facts: tuple[Fact, ...],
 ) -> PicturedFinding:
     first = conflicts[0]
+    verb = "writes" if first.is_write else "reads"
     texts = tuple(Hold(op=op, until=until).text() for op, until in holds)
     races = (Fact(term="races with", text=one.second) for one in conflicts)
     return PicturedFinding(
@@ -104,7 +106,10 @@ def _landing(
         outcome=verdict,
         title=f"{first.first} lands too late",
         impact="; ".join(first.does),
-        sides=(_side(first.first, "is in flight"), _side(first.second, first.verb)),
+        sides=(
+            _side(first.first, "is in flight"),
+            _side(first.second, verb),
+        ),
         holds=texts,
         replay=" ".join((command, *(f"--hold {quote(text)}" for text in texts))),
         facts=(*races, *facts),
@@ -130,7 +135,7 @@ def _short(place: str) -> str:
     return f"{what.rpartition(' ')[0] or what}, {function}" if function else what
 
 
-def _timeline(hold: tuple[str, str], conflict: CellConflictShown) -> Timeline:
+def _timeline(hold: tuple[str, str], conflict: CellConflict) -> Timeline:
     """The held copy, and the point at which it lands: a cell keeps no more of the run."""
     operation, until = hold
     is_forced = until == FORCED
@@ -167,7 +172,7 @@ def _timeline(hold: tuple[str, str], conflict: CellConflictShown) -> Timeline:
     )
 
 
-def _command(engine: str, cell: CellFile, scenario: str) -> str:
+def _command(engine: str, cell: CellReport, scenario: str) -> str:
     """What judges the cell's scenario again, on the release as it is."""
     settings = (("--runner", cell.runner), ("--cache-mode", cell.mode), ("--model", cell.model))
     options = " ".join(f"{option} {quote(value)}" for option, value in settings if value)

@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
+from racegate.jobs.versions.cells import CellReport
 from racegate.report.measured.gpu import FigureLimit
 from racegate.report.site.charts import Tone
-from racegate.report.site.shapes import CellFile, ProgramFile
+from racegate.report.site.shapes import ProgramFile
 
-PageOfCell = Callable[[CellFile, str], str]
+PageOfCell = Callable[[CellReport, str], str]
 
 _TONES = {
     "PROVED": Tone.GOOD,
@@ -47,7 +48,7 @@ class Grid(msgspec.Struct, frozen=True, kw_only=True):
     rows: tuple[tuple[GridCell, ...], ...]
 
 
-def cells_grid(name: str, cells: Iterable[CellFile], file: str, page_of: PageOfCell) -> Grid:
+def cells_grid(name: str, cells: Iterable[CellReport], file: str, page_of: PageOfCell) -> Grid:
     """Releases of an engine down, scenarios across. name: the engine's
 
     page_of: where more of a wrong cell stands, by the cell and its scenario
@@ -74,7 +75,7 @@ def cells_grid(name: str, cells: Iterable[CellFile], file: str, page_of: PageOfC
     )
 
 
-def _judged(cell: CellFile, scenario: str, page_of: PageOfCell) -> GridCell:
+def _judged(cell: CellReport, scenario: str, page_of: PageOfCell) -> GridCell:
     judged = cell.scenarios.get(scenario)
     if judged is None:
         return GridCell(text="")

@@ -47,43 +47,6 @@ class CampaignFile(msgspec.Struct, frozen=True, kw_only=True):
         return len(self.known) + len(self.new)
 
 
-class CellConflictShown(msgspec.Struct, frozen=True, kw_only=True):
-    """Two places that race. effect: of landings of the first; is_write: of the second
-
-    does: the first landing that changes something, in words; holds: what it holds, and until when
-    """
-
-    first: str
-    second: str
-    effect: str
-    is_write: bool = False
-    does: tuple[str, ...] = ()
-    holds: tuple[tuple[str, str], ...] = ()
-
-    @property
-    def verb(self) -> str:
-        """What the second does."""
-        return "writes" if self.is_write else "reads"
-
-
-class JudgedScenario(msgspec.Struct, frozen=True, kw_only=True):
-    """A scenario on an engine. runs: under holds; wrong: in the run in which nothing is held
-
-    commit: of racegate, when it was measured
-    """
-
-    verdict: str
-    runs: int = 0
-    wrong: tuple[str, ...] = ()
-    commit: str = ""
-    conflicts: tuple[CellConflictShown, ...] = ()
-
-    @property
-    def is_wrong(self) -> bool:
-        """Whether a landing, or none, comes to another value."""
-        return self.verdict == "DIVERGENT"
-
-
 class ReplacedCampaign(msgspec.Struct, frozen=True, kw_only=True):
     """What is kept of a campaign that a later one replaced. A campaign that did not check itself
     has no `canaries` and no `double_runs`.
@@ -120,30 +83,6 @@ class ReplacedCampaign(msgspec.Struct, frozen=True, kw_only=True):
             selfcheck=checks if self.canaries or self.double_runs else None,
         )
         return CampaignFile(campaign=figures, known=("",) * self.findings)
-
-
-class CellFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A release of an engine, one way to run it. cannot: why it cannot be run so, if it cannot"""
-
-    release: str
-    runner: str = ""
-    mode: str = ""
-    model: str = ""
-    without: tuple[str, ...] = ()
-    cannot: str = ""
-    scenarios: dict[str, JudgedScenario] = {}
-
-    @property
-    def title(self) -> str:
-        """The release and how it is run."""
-        switched = [f"without {one}" for one in self.without]
-        words = (self.release, self.runner.upper(), self.mode, self.model, *switched)
-        return " ".join(filter(None, words))
-
-    @property
-    def is_wrong(self) -> bool:
-        """Whether a landing, or none, comes to a value that is not true."""
-        return any(judged.is_wrong for judged in self.scenarios.values())
 
 
 class ProgramFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -186,9 +125,3 @@ class SanitizerFile(msgspec.Struct, frozen=True, kw_only=True):
 
     device: str
     programs: tuple[SanitizerProgram, ...]
-
-
-class RecordedFile(msgspec.Struct, frozen=True, kw_only=True):
-    """Litmus programs recorded on a GPU. summary: counts, by what is counted in words"""
-
-    summary: dict[str, int]

@@ -76,7 +76,6 @@ class AdapterVerdict(TargetVerdict[AdapterOutcome], frozen=True, kw_only=True):
 
     @property
     def facts(self) -> Facts:
-        """What the table of verdicts is asked about."""
         return facts_of(self.findings, self.unmet, self.tried, is_compared=self.is_compared)
 
     @property

@@ -72,7 +72,6 @@ class Pairs:
         return (number_of(untils, runs.base.positions) + len(torn)) * len(runs.bases)
 
     def limits(self, runs: Runs) -> tuple[str, ...]:
-        """Why what did not show may yet be harmful."""
         reasons = []
         control = runs.made.get(((), 0))
         if control is not None and control.what.ending is not runs.base.ending:

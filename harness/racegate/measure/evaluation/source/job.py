@@ -87,9 +87,6 @@ class SourceWorker:
             killers[result.by] = None
         return result
 
-    def end(self) -> None:
-        """There is nothing left to say."""
-
 
 def make_worker(source: str, number: int) -> SourceWorker:
     """In a worker process; every worker is like the other. Children share what is here now."""

@@ -67,9 +67,6 @@ class RecordingWorker:
         """One part, and its name."""
         return part, self._recording.record(part)
 
-    def end(self) -> None:
-        """There is nothing left to say."""
-
 
 def make_recording_worker(source: Source, parts: Sequence[str], number: int) -> RecordingWorker:
     """In a worker process; every worker is like the other."""

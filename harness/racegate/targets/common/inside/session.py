@@ -33,7 +33,6 @@ class EngineSession:
     capture_of: Callable[[int], int] = lambda stream: 0
 
     def own(self) -> AbstractContextManager[None]:
-        """What the thread does inside is the device's own work."""
         return self.session.own()
 
     def memory_of(self, tensor: Tensor) -> Tensor:

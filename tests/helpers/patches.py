@@ -1,8 +1,8 @@
 """Every place where foreign code is replaced: what is exchanged, by whom, for which releases, why.
 
 A test compares this table with what is replaced in a process with a device, and with what the
-sources assign. What a package offers as a setting is no patch, and operators are registered with
-torch's own dispatcher, which asks for that.
+sources assign: it is the map of what racegate does to others. What a package offers as a setting
+is no patch, and operators are registered with torch's own dispatcher, which asks for that.
 """
 
 from __future__ import annotations

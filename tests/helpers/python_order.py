@@ -1,20 +1,21 @@
-"""The order of a program's events in Python: `clocks`, `streams` and `rows` as native/order.c has
-them.
+"""The order of a program's events in Python, to compare that in C with: `clocks` and `rows` of the
+product, and lanes of threads.
 
 A stretch of memory is a storage, its bytes are the rows. That is too slow for programs of many
-events, and needs no compiler.
+events.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right, insort
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 
+from python_streams import Streams
 from racegate.order.clocks import Clock, Clocks, join
 from racegate.order.interface import Order, Raced, Ranges, RawAccess, RawRace, Stack
-from racegate.order.rows import Shadow, mask_of, ranges_of
-from racegate.order.streams import Streams
+from racegate.order.rows import Shadow
 
 
 @dataclass(slots=True)
@@ -177,3 +178,23 @@ def python_order() -> Order:
     """Clocks without lanes and a shadow of no memory."""
     order = _PythonOrder()
     return Order(*(getattr(order, name) for name in Order._fields))
+
+
+def ranges_of(mask: int) -> list[tuple[int, int]]:
+    """The rows in a mask as half-open ranges, ascending, that do not touch."""
+    ranges = []
+    while mask:
+        first = (mask & -mask).bit_length() - 1
+        run = mask >> first
+        count = (~run & (run + 1)).bit_length() - 1  # trailing ones
+        ranges.append((first, first + count))
+        mask = run >> count << (first + count)
+    return ranges
+
+
+def mask_of(ranges: Sequence[tuple[int, int]]) -> int:
+    """The mask of the rows in half-open ranges."""
+    mask = 0
+    for first, end in ranges:
+        mask |= ((1 << (end - first)) - 1) << first
+    return mask
