@@ -8,6 +8,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -170,8 +171,8 @@ def run(
         gpu=gpu,
         compiling=compiling,
         ranks=ranks_for(ranks, gpus),
-        gpus=gpus,
     )
+    checked = replace(checked, gpus=gpus)
     stdout, holds, base = _print_place(json), parse_holds(hold or ()), against.base_of(checked)
     with open_device(device, stdout=stdout) as opened, SearchProgress() as progress:
         how = partial(judge_on, explores=explores, runs_max=runs, suppressions=known)

@@ -78,7 +78,6 @@ def checked_program(
     gpu: str = "",
     compiling: CompileMode | None = None,
     ranks: int = 0,
-    gpus: int = 0,
 ) -> Program:
     """Raises BadInput if there is no such script or module or GPU, or the script is no Python."""
     if gpu and gpu not in GPUS:
@@ -91,7 +90,7 @@ def checked_program(
         raise BadInput(f"no such option: {argv[0]}")
     else:
         _check_script(Path(argv[0]))
-    return Program(argv, timeout_s, suppressed, memory_bytes, gpu, compiling, ranks, gpus=gpus)
+    return Program(argv, timeout_s, suppressed, memory_bytes, gpu, compiling, ranks)
 
 
 def _check_module(name: str) -> None:

@@ -5,6 +5,7 @@ Operations are named by kind, file, function and count, so that a witness stands
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from racegate.history.finding import FindingKind, Race, Verdict
@@ -49,15 +50,15 @@ class ProgramSubject(StrictStruct, frozen=True, kw_only=True, tag="program", tag
         is not where it was, seen from this folder.
         """
         is_virtual = kind is DeviceKind.VIRTUAL
-        return checked_program(
+        checked = checked_program(
             self.argv,
             timeout_s=timeout_s,
             gpu=self.gpu if is_virtual else "",
             memory_bytes=self.memory_bytes if is_virtual else 0,
             compiling=self.compiling,
             ranks=self.ranks,
-            gpus=self.gpus,
         )
+        return replace(checked, gpus=self.gpus)
 
 
 class ProgramWitness(SealedWitness, frozen=True, kw_only=True):
