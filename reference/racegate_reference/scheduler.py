@@ -174,19 +174,23 @@ class Scheduler:
                 return
             if tracked.stale > 0 or self._events.in_gap(tracked.name, planning.step):
                 continue
-            n = self._admit(tracked, planning.budget)
+            n = self._admit(tracked, planning)
             if n <= 0:
                 return
             planning.choose(tracked, n)
 
-    def _admit(self, tracked: Tracked, budget: int) -> int:
+    def _admit(self, tracked: Tracked, planning: Planning) -> int:
         """Makes a waiting request run; its tokens, or 0 if it cannot run yet."""
         tokens = tracked.tokens
         hit = self._hit(tracked)
-        n = min(len(tokens) - hit.length, self._engine.prefill_chunk_max, budget)
+        n = min(len(tokens) - hit.length, self._engine.prefill_chunk_max, planning.budget)
         n = self._split(len(tokens), hit.length, n)
         tables = self.blocks.admit(hit, hit.length + n) if n > 0 else None
         if tables is None:
+            return 0
+        if hit.length and planning.step in self._engine.failing_loads:
+            self.blocks.release(tables)
+            self.store.drop(tracked.key, hit.length)
             return 0
         tracked.tables, tracked.prefill_len, tracked.computed = tables, len(tokens), hit.length
         self.waiting.remove(tracked)

@@ -29,6 +29,10 @@ class Store:
         if self._most is not None and len(self._keys) > self._most:
             del self._keys[next(iter(self._keys))]
 
+    def drop(self, tokens: Sequence[Hashable], boundary: int) -> None:
+        """The prefix of `boundary` tokens is not to be hit again."""
+        del self._keys[tuple(tokens[: boundary + 1])]
+
     def longest(self, tokens: Sequence[Hashable]) -> int:
         """The length of the longest saved prefix that leaves a token to compute, or 0."""
         interval = self._interval

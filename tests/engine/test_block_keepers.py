@@ -22,7 +22,7 @@ from support import NAMES, checker, scenario
 
 OFFLOADED = ("offload-save-and-load", "offload-recycled-blocks", "offload-preempted-save")
 BY_THREAD = ("offload-thread-preempted", "offload-thread-aborted", "offload-thread-states")
-BY_NIC = ("offload-nic-recycled", "offload-nic-zeroed")
+BY_NIC = ("offload-nic-recycled", "offload-nic-zeroed", "offload-nic-next-step")
 
 
 def without(edge: str) -> Fault:

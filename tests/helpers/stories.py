@@ -35,11 +35,14 @@ class Story:
     """Tells a recorder what a program does, and notes which points come before which.
 
     A point is a thing that happens: a statement of the host, an operation, a record, a wait of a
-    stream. places: of what touches memory, in the trace -> its point
+    stream. places: of what touches memory, in the trace -> its point. Lanes are those of the rank
+    whose turn it is; all but the first storage is its own, and the host touches nothing else.
     """
 
-    def __init__(self) -> None:
-        self.recorder = Recorder(STREAMS)
+    def __init__(self, *, ranks: int = 1) -> None:
+        suffixes = [f".rank{rank}" for rank in range(ranks)] if ranks > 1 else [""]
+        self.recorder = Recorder(tuple(s + suffix for suffix in suffixes for s in STREAMS))
+        self._rank = 0
         self.places: dict[int, int] = {}
         self._before: list[set[int]] = []  # point -> all points before it
         self._last: dict[int, int] = {}  # lane -> its last point
@@ -52,8 +55,21 @@ class Story:
         self._before.append(set(known).union(*(self._before[source] for source in known)))
         return len(self._before) - 1
 
+    def turn(self, rank: int) -> None:
+        """What comes from now on is done by this rank."""
+        self._rank = rank
+        self.recorder.turn(rank)
+
+    def _of_rank(self, access: Access) -> Access:
+        storage = access.storage + self._rank * STORAGES if access.storage else 0
+        return Access(f"b{storage}", storage, access.rows, access.is_write)
+
+    def _lane(self, lane: int) -> int:
+        return self.recorder.host if lane == HOST else lane + self._rank * len(STREAMS)
+
     def _host(self, *sources: int) -> int:
-        point = self._last[HOST] = self._point(self._last.get(HOST), *sources)
+        host = self.recorder.host
+        point = self._last[host] = self._point(self._last.get(host), *sources)
         return point
 
     def _on(self, lane: int, *sources: int) -> int:
@@ -63,17 +79,20 @@ class Story:
 
     def op(self, lane: int, *accesses: Access) -> None:
         """An operation on a stream."""
+        lane = self._lane(lane)
         self.places[len(self.recorder.events)] = self._on(lane)
-        self.recorder.issue(lane, f"op{len(self.recorder.events)}", 0, accesses)
+        uses = tuple(map(self._of_rank, accesses))
+        self.recorder.issue(lane, f"op{len(self.recorder.events)}", 0, uses)
 
     def host(self, access: Access) -> None:
         """An access of the host."""
         self.places[len(self.recorder.events)] = self._host()
         self.recorder.action = (f"host{len(self.recorder.events)}", 0)
-        self.recorder.host_access(access)
+        self.recorder.host_access(self._of_rank(access))
 
     def record(self, lane: int, event: str = "e") -> None:
         """An event recorded on a stream."""
+        lane = self._lane(lane)
         number = self._numbers[event] = self._numbers.get(event, 0) + 1
         self._records[event] = (self.recorder.record(lane, event, number), self._on(lane))
 
@@ -82,9 +101,10 @@ class Story:
         if event not in self._records:
             return
         version, record = self._records[event]
+        lane = self._lane(lane)
         self.recorder.wait(lane, version, "edge", step=0, is_dropped=is_dropped)
         sources = () if is_dropped else (record,)
-        if lane == HOST:
+        if lane == self.recorder.host:
             self._host(*sources)
         elif not is_dropped:
             self._on(lane, *sources)
@@ -271,11 +291,13 @@ statements: SearchStrategy[Statement] = st.one_of(
 )
 
 
-def told(program: Sequence[Statement]) -> Story:
-    """A story of the given statements."""
-    story = Story()
+def told(program: Sequence[Statement], *, ranks: int = 1) -> Story:
+    """A story of the given statements, a rank's turn among them."""
+    story = Story(ranks=ranks)
     for statement in program:
         match statement:
+            case ("turn", int(rank)):
+                story.turn(rank)
             case ("op", int(lane), list(uses)):
                 story.op(lane, *uses)
             case ("host", Access() as access):
@@ -290,4 +312,13 @@ def told(program: Sequence[Statement]) -> Story:
 
 
 stories = st.lists(statements, min_size=2, max_size=24).map(told)
+stories_of_ranks = st.lists(
+    st.one_of(
+        statements.filter(lambda one: one[0] not in ("query", "host")),
+        st.tuples(st.just("host"), accesses.filter(lambda access: access.storage > 0)),
+        st.tuples(st.just("turn"), st.integers(0, 1)),
+    ),
+    min_size=4,
+    max_size=30,
+).map(lambda program: told(program, ranks=2))
 wide_stories = st.integers(0, 1 << 32).map(wide_story)

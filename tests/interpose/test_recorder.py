@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from racegate.order.findings import race_of
+from racegate.order.findings import NamedConflict, race_of, races_of
 from racegate.order.memory import Access
 from racegate.order.recorder import Conflict, Recorder, place_of
 
@@ -274,6 +274,16 @@ def test_the_signature_is_of_the_places_not_of_the_run() -> None:
         (conflict,) = recorder.conflicts.values()
         signatures.append(race_of(conflict, recorder.lanes, buffer="x").signature)
     assert signatures[0] == signatures[1]
+
+
+def test_a_race_says_where_its_memory_and_its_streams_were_made() -> None:
+    recorder, _ = run([("issue", 0, 0, 0, 4, True), ("issue", 0, 1, 0, 4, False)])
+    (conflict,) = recorder.conflicts.values()
+    named = NamedConflict(conflict, "x", allocated=(("program.py", 7, "main"),))
+    (race,) = races_of([named], recorder.lanes, made=lambda lane: (("streams.py", lane, "make"),))
+    assert race.allocated == named.allocated
+    lanes = (conflict.first.lane, conflict.second.lane)
+    assert [side.made[0][1] for side in (race.first, race.second)] == list(lanes)
 
 
 def test_memory_that_is_no_more_has_no_history() -> None:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+import random
+from collections import deque
 
-from racegate.history.trace import HOST, Conflict
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from racegate.history.trace import HOST, Conflict, Misowned, Queried, Trace, TraceEvent
 from racegate.oracles.ordering import find_conflicts, has_unordered_query
 from stories import (
+    ROWS,
     S0,
     S1,
     S2,
@@ -17,6 +22,7 @@ from stories import (
     nearest_pairs,
     read,
     stories,
+    stories_of_ranks,
     wide_stories,
     write,
 )
@@ -239,6 +245,33 @@ def test_so_it_does_where_many_accesses_of_few_rows_are_indexed(story: Story) ->
 def test_a_row_has_a_conflict_exactly_if_any_two_accesses_have_no_order(story: Story) -> None:
     rows = {(pair.storage, pair.row) for pair in all_pairs(story)}
     assert {(pair.storage, pair.row) for pair in pairs_of(story)} == rows
+
+
+def retold(story: Story, draw: random.Random) -> Trace:
+    """What each rank did, in its order, and the ranks in any: some wait for what comes later."""
+    told = story.trace()
+    hosts = told.hosts()
+    left: dict[int, deque[TraceEvent]] = {}
+    for event in told.events:
+        assert not isinstance(event, Queried | Misowned)
+        left.setdefault(hosts[event.lane], deque()).append(event)
+    order = [host for host, queue in left.items() for _ in queue]
+    draw.shuffle(order)
+    return Trace(lanes=told.lanes, events=tuple(left[host].popleft() for host in order))
+
+
+@given(stories_of_ranks, st.randoms(use_true_random=False))
+@settings(max_examples=100)
+def test_ranks_are_judged_alike_however_their_histories_are_told(
+    story: Story, draw: random.Random
+) -> None:
+    places = {id(event): place for place, event in enumerate(story.recorder.events)}
+    unordered = {frozenset((pair.first, pair.second)) for pair in all_pairs(story)}
+    found = find_conflicts(retold(story, draw))
+    for each in found:
+        assert frozenset((places[id(each.first)], places[id(each.second)])) in unordered
+    rows = {(each.buffer, row) for each in found for row in range(ROWS) if each.rows >> row & 1}
+    assert rows == {(f"b{pair.storage}", pair.row) for pair in all_pairs(story)}
 
 
 @given(stories)

@@ -12,7 +12,14 @@ import numpy as np
 import pytest
 
 from racegate.history.observe import Boundary
-from racegate.scenario.settings import CacheMode, DrafterKind, EngineSpec, LayerKind, Numerics
+from racegate.scenario.settings import (
+    CacheMode,
+    DrafterKind,
+    EngineSpec,
+    LayerKind,
+    Numerics,
+    TransferMode,
+)
 from racegate.scenario.spec import Abort, Event, OwnScenario, Preempt, Request, Rotate
 from racegate_reference.blocks import Blocks, Hit
 from racegate_reference.decoding import truth
@@ -325,3 +332,23 @@ def test_a_hit_that_finds_no_blocks_loads_when_there_are_some() -> None:
     assert loads == {step: 8}
     assert plans(run)[step] == (("B", 1, 0),)
     assert all(name == "A" for s in range(step) for name, _, _ in plans(run).get(s, ()))
+
+
+def test_what_fails_to_load_is_computed_and_not_hit_again() -> None:
+    requests = (
+        request("A", prompt=PROMPT, max_tokens=2),
+        request("B", prompt=(*PROMPT, 10), arrive=6, max_tokens=2),
+    )
+    carried: dict[str, Any] = {"prefill_chunk_max": 4, "transfers": TransferMode.NIC}
+    loading = run_reference(offload(*requests, **carried))
+    of = offload(*requests, **carried, failing_loads=(6,))
+    failing = run_reference(of)
+    assert plans(loading)[6] == (("B", 2, 0),)
+    # The prefix of 8 tokens has failed and that of 4 is there, so the next plan computes 4 to 8.
+    assert [plans(failing).get(step) for step in (6, 7, 8)] == [
+        None,
+        (("B", 4, 0),),
+        (("B", 2, 0),),
+    ]
+    assert failing.delivered == loading.delivered
+    assert finished(of).scheduler.store.keys == (PROMPT[:5], PROMPT)

@@ -333,6 +333,15 @@ def test_what_carries_prefixes_gives_way_where_none_leaves(mode: CacheMode) -> N
     assert told == ([] if is_kept else [f"{because}: {change}" for change in changes])
 
 
+@pytest.mark.parametrize("carried", TransferMode)
+def test_loads_fail_where_somebody_tells(carried: TransferMode) -> None:
+    asked = EngineSpec(cache_mode=CacheMode.OFFLOAD, transfers=carried, failing_loads=(2, 5))
+    resolved = resolve(OwnScenario(name="x", title="t", engine=asked, requests=(_request("A"),)))
+    is_told = carried is not TransferMode.STREAMS
+    assert resolved.scenario.engine.failing_loads == ((2, 5) if is_told else ())
+    assert [change.option for change in resolved.changes] == ["failing_loads"] * (not is_told)
+
+
 def test_scenarios_are_frozen() -> None:
     with pytest.raises(AttributeError):
         read(GOOD).name = "y"  # type: ignore[misc]

@@ -198,6 +198,8 @@ def _simpler_engines(engine: EngineSpec) -> list[dict[str, object]]:
         changes.append({"cache_mode": CacheMode.NONE})
     if engine.prefixes_max is not None:
         changes.append({"prefixes_max": None})
+    if engine.failing_loads:
+        changes.append({"failing_loads": ()})
     if engine.zeroing is not Zeroing.NONE:
         changes.append({"zeroing": Zeroing.NONE})
     if engine.planning is not Planning.INLINE:

@@ -16,16 +16,24 @@ from racegate.engine.cache.pools import Pools
 from racegate.engine.decode.grammar import PrivateHandOff
 from racegate.engine.decode.parts import DecodeParts
 from racegate.engine.rows.parts import RowParts
+from racegate.engine.scheduling.parts import SchedulingParts
 from racegate.engine.state import edges
 from racegate.engine.state.blocks import Key
 from racegate.engine.state.plan import StepPlan
 from racegate.engine.state.setup import Setup
+from racegate.engine.state.tracked import Tracked
 from racegate.faults.fault import Fault, FaultKind, Need, the_parts
 from racegate.faults.mutations import Mutation, MutationOperator
 
 X = (Need.SECOND_STREAM,)
 HX = (Need.HYBRID, Need.SECOND_STREAM)
+HP = (Need.HYBRID, Need.PREFIX_CACHE)
 HPX = (Need.HYBRID, Need.PREFIX_CACHE, Need.SECOND_STREAM)
+
+
+def uses_what_is_there(tracked: Tracked) -> bool:
+    """A load that failed is taken for one that came."""
+    return False
 
 
 def unguarded(device: Device, prepared: Event, step: int) -> None:
@@ -297,5 +305,28 @@ TIERS = (
         scenarios=("offload-evicted-load",),
         drops=frozenset({edges.EVICT_AFTER_LOAD.name}),
         holds={"offload-evicted-load": ("h2d:load.state.0.B@4 until host:evict@5",)},
+    ),
+    Fault(
+        name="failed-load-used",
+        number=65,
+        kind=FaultKind.LOGIC,
+        needs=HP,
+        origin="vllm#40364, #49250",
+        summary="a request goes on from blocks of which a load that failed has filled a part",
+        expect="scheduled.plan",
+        scenarios=("offload-nic-lost",),
+        parts=the_parts(scheduling=SchedulingParts(starts_again=uses_what_is_there)),
+    ),
+    Fault(
+        name="failed-load-still-writes",
+        number=66,
+        kind=FaultKind.ORDERING,
+        needs=HPX,
+        origin="vllm#40364",
+        summary="blocks of a load that is taken for failed go on while the transfer still writes",
+        expect="sampled.state",
+        scenarios=("offload-nic-lost",),
+        drops=frozenset({edges.LOAD_CONFIRMED.name}),
+        holds={"offload-nic-lost": ("h2d:load.state.0.B@4 until kernel:layer.0@7",)},
     ),
 )

@@ -132,6 +132,13 @@ def _nothing_is_held(scenario: OwnScenario) -> _Ruling | None:
     return _Ruling("prefixes_max", None, _stays(engine))
 
 
+def _nobody_tells(scenario: OwnScenario) -> _Ruling | None:
+    engine = scenario.engine
+    if engine.transfers is not TransferMode.STREAMS or not engine.failing_loads:
+        return None
+    return _Ruling("failing_loads", (), "the host does not hear of loads on streams")
+
+
 # In this order: what one settles, the next ones find settled.
 _RULES: tuple[Callable[[OwnScenario], _Ruling | None], ...] = (
     _no_drafter,
@@ -142,4 +149,5 @@ _RULES: tuple[Callable[[OwnScenario], _Ruling | None], ...] = (
     _nothing_attends,
     _nothing_leaves,
     _nothing_is_held,
+    _nobody_tells,
 )

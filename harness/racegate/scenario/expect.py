@@ -34,6 +34,7 @@ class Expect(StrictStruct, frozen=True, kw_only=True):
     saves: int = 0
     loads: int = 0
     evictions: int = 0
+    lost_loads: int = 0
     masked_rows: int = 0
     drawn_drafts: int = 0
     draft_weight_moves: int = 0

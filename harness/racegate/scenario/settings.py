@@ -249,6 +249,7 @@ class EngineSpec(StrictStruct, frozen=True, kw_only=True):
 
     draft_sampling: random draws the drafts of drafter mtp, each from weights of its own
     transfers: of cache mode offload; prefixes_max: that host memory holds, without bound if none
+    failing_loads: the steps whose loads a thread or a NIC tells to have failed
     capture_rows: batch sizes for which a graph is captured; a step takes the smallest that fits
     ranks: over so many the heads and the vocabulary are spread, each with an engine of its own
     """
@@ -260,6 +261,7 @@ class EngineSpec(StrictStruct, frozen=True, kw_only=True):
     cache_mode: CacheMode = CacheMode.NONE
     transfers: TransferMode = TransferMode.STREAMS
     prefixes_max: int | None = None
+    failing_loads: tuple[int, ...] = ()
     rows_max: int = 8
     tokens_per_step_max: int = 64
     prefill_chunk_max: int = 64

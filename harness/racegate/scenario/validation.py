@@ -159,6 +159,9 @@ def _validate_engine(engine: EngineSpec, require: Require) -> None:
         "$.engine.prefixes_max",
         f"must be at least 1, is {prefixes_max}",
     )
+    steps = engine.failing_loads
+    is_rising = list(steps) == sorted(set(steps)) and min(steps, default=0) >= 0
+    require(is_rising, "$.engine.failing_loads", "must be rising steps")
     if engine.cache_mode.has_columns:
         require(
             engine.state_interval % engine.block_size == 0,

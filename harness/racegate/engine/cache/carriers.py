@@ -30,10 +30,8 @@ class StepSave:
         """Whether a plan takes some of the blocks, or loads something of it."""
         return not (
             self.keys.isdisjoint(loads)
-            and all(self.blocks.isdisjoint(entry.fresh_blocks) for entry in plan.entries)
-            and all(
-                self.state_blocks.isdisjoint(entry.fresh_state_blocks) for entry in plan.entries
-            )
+            and all(self.blocks.isdisjoint(entry.fresh_blocks) for entry in plan.taking)
+            and all(self.state_blocks.isdisjoint(entry.fresh_state_blocks) for entry in plan.taking)
         )
 
 

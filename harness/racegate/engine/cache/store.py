@@ -8,9 +8,10 @@ same.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 
 from racegate.device.protocol import DeviceBuffer, HostBuffer
 from racegate.engine.cache.carriers import Carrier, StepSave
@@ -64,20 +65,20 @@ class PrefixStore:
         """From here on blocks that were saved and given back may be written, what was saved be
         loaded, and memory that is not to be held any longer be another prefix's.
         """
-        loads = {self._loaded(entry) for entry in plan.entries if entry.loaded}
-        evicted = self._evicted(plan)
+        loads = {self._loaded(entry) for entry in plan.taking if entry.loaded}
+        evicted = self._evicted(plan, loads)
         self._carrier.free(plan, loads.union(evicted))
         if evicted:
             self._carrier.forget(plan.step)
             self._evict(evicted, plan.step)
 
-    def _evicted(self, plan: StepPlan) -> list[Key]:
+    def _evicted(self, plan: StepPlan, loads: Set[Key]) -> list[Key]:
         """What the scheduler does not hold, and none of the steps completes whose output it has
-        yet to see: by these it may come to hold it.
+        yet to see: by these it may come to hold it. loads: are held for this step
         """
-        held, completed = plan.saved, self._completed.items()
-        if held is None:
+        if plan.saved is None:
             return []
+        held, completed = plan.saved | loads, self._completed.items()
         return [key for key, step in completed if step <= plan.settled and key not in held]
 
     def _evict(self, keys: Sequence[Key], step: int) -> None:
@@ -94,17 +95,19 @@ class PrefixStore:
         The blocks' earlier owners may still be in flight on the compute stream, and so may their
         zeroing. What was saved has landed where loads can read it, since `release_blocks`.
         """
-        step, hits = plan.step, [entry for entry in plan.entries if entry.loaded > 0]
+        step, hits = plan.step, [entry for entry in plan.taking if entry.loaded > 0]
         if not hits:
             return
         self._device.record(self._compute, self._blocks_ready)
         self._carrier.load(partial(self._load, hits, step), self._blocks_ready, step=step)
-        self._counters.add("loads", len(hits))
+        self._counters.add("loads", len(hits) - len(plan.lost))
 
     def _load(self, hits: list[PlanEntry], step: int) -> None:
+        """Of what fails the first pool has come."""
+        pools = 1 if step in self._engine.failing_loads else None
         for entry in hits:
             saved = self._prefixes[self._loaded(entry)]
-            for held in self._held(entry, entry.loaded):
+            for held in islice(self._held(entry, entry.loaded), pools):
                 self._device.upload_blocks(
                     self._carrier.loading,
                     held.pool,

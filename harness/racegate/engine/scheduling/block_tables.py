@@ -115,6 +115,12 @@ class BlockTables:
         if most is not None and len(self._saved) > most:
             del self._saved[next(iter(self._saved))]
 
+    def lose(self, tracked: Tracked) -> None:
+        """What a request was to be loaded with is not there: nobody is to hit it again."""
+        del self._saved[_key(tracked)[: tracked.loaded + 1]]
+        tracked.loaded = 0
+        self.release(tracked)
+
     @property
     def saved(self) -> frozenset[Key] | None:
         """The prefixes that host memory is to hold; None where nothing bounds it."""

@@ -32,6 +32,11 @@ def finishes(tracked: Tracked) -> bool:
     return tracked.finish is not Finish.UNFINISHED
 
 
+def starts_again(tracked: Tracked) -> bool:
+    """Whether a request gives up what a failed load left in its blocks: always."""
+    return True
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulingParts:
     """The scheduler's parts."""
@@ -40,3 +45,4 @@ class SchedulingParts:
     reserved: Callable[[Tracked], int] = reserved
     take_late: Callable[[Tracked, PlanEntry, list[int]], None] = take_late
     finishes: Callable[[Tracked], bool] = finishes
+    starts_again: Callable[[Tracked], bool] = starts_again

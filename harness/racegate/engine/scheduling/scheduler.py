@@ -59,6 +59,7 @@ class Scheduler:
         self._waiting: deque[Tracked] = deque()
         self._ended: list[str] = []
         self._preempted: list[str] = []
+        self._lost: list[PlanEntry] = []
         self._settled = -1
         self.unmet_events: list[str] = []
 
@@ -115,12 +116,14 @@ class Scheduler:
         for tracked, tokens, drafts in planned.values():
             self._advance(tracked, step, tokens, drafts)
         ended, self._ended = tuple(self._ended), []
+        lost, self._lost = tuple(self._lost), []
         return StepPlan(
             step=step,
             entries=entries,
             ended=ended,
             preempted=tuple(self._preempted),
             dummy_rows=sum(event.rows for event in self._events(step, Dummy)),
+            lost=lost,
             saved=self._tables.saved,
             settled=self._settled,
         )
@@ -243,6 +246,10 @@ class Scheduler:
             if tokens <= 0 or not self._tables.admit(tracked, tokens):
                 tracked.computed = 0
                 return
+            fails = tracked.loaded > 0 and step in self._engine.failing_loads
+            if fails and self._parts.starts_again(tracked):
+                self._lose(tracked, step, tokens)
+                return
             self._counters.add("prefix_hits", tracked.computed > 0)
             tracked.settled = tracked.computed
             tracked.status = Status.RUNNING
@@ -251,6 +258,14 @@ class Scheduler:
             self._running.append(tracked)
             planned[tracked.name] = (tracked, tokens, 0)
             budget -= tokens
+
+    def _lose(self, tracked: Tracked, step: int, tokens: int) -> None:
+        """The load of a request fails: it gives its blocks back and waits, to compute it all."""
+        tracked.planned_step = -2
+        self._lost.append(self._entry(step, tracked, tokens, 0))
+        self._tables.lose(tracked)
+        tracked.computed = 0
+        self._counters.add("lost_loads")
 
     def _entry(self, step: int, tracked: Tracked, tokens: int, drafts: int) -> PlanEntry:
         is_known = tracked.planned_step == step - 1

@@ -50,6 +50,7 @@ class PlanEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class StepPlan(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One step. ended: requests finished or aborted since the last plan; preempted: in this
     iteration; dummy_rows: padding rows to run in an idle step
+    lost: entries of requests whose load fails: they take their blocks for that alone
     saved: the prefixes that host memory is to hold, if it is bounded; settled: the last step whose
         output the scheduler knew
     """
@@ -59,8 +60,14 @@ class StepPlan(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     ended: tuple[str, ...]
     preempted: tuple[str, ...]
     dummy_rows: int = 0
+    lost: tuple[PlanEntry, ...] = ()
     saved: frozenset[Key] | None = None
     settled: int = -1
+
+    @property
+    def taking(self) -> tuple[PlanEntry, ...]:
+        """All that take blocks, and may load into them."""
+        return (*self.entries, *self.lost)
 
 
 def region(entry: PlanEntry, *, threshold: int) -> int:
