@@ -178,16 +178,22 @@ class KnownLines:
 
     def of(self, scenarios: Sequence[Scenario]) -> dict[str, Lines]:
         """By the name of the scenario. Raises BadInput if the engine does not start."""
-        content = content_of(self.cell)
-        places = {one.name: self.folder / f"{self._key(content, one)}.json" for one in scenarios}
-        found = {name: kept for name, place in places.items() if (kept := _read(place)) is not None}
-        missing = [one for one in scenarios if one.name not in found]
-        if missing:
-            self.folder.mkdir(parents=True, exist_ok=True)
-        for scenario in missing:
-            found[scenario.name] = _traced(self.opened(), scenario)
-            write_json(places[scenario.name], found[scenario.name])
-        return {one.name: found[one.name] for one in scenarios}
+        content = self.content()
+        return {one.name: self.one(one, content) for one in scenarios}
+
+    def content(self) -> str:
+        """Of all that the engine is."""
+        return content_of(self.cell)
+
+    def one(self, scenario: Scenario, content: str) -> Lines:
+        """Of one scenario. content: from `content`"""
+        place = self.folder / f"{self._key(content, scenario)}.json"
+        if (kept := _read(place)) is not None:
+            return kept
+        found = _traced(self.opened(), scenario)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        write_json(place, found)
+        return found
 
     def _key(self, content: str, scenario: Scenario) -> str:
         cell = msgspec.structs.replace(self.cell, checkout=None)

@@ -14,7 +14,8 @@ from racegate.history.exit_code import ExitCode
 from racegate.history.finding import Finding, FindingKind
 from racegate.interpose.outcome import Ending, Plan
 from racegate.jobs.foreign.beside import ComparedRun, compare, compared_run
-from racegate.jobs.foreign.releases import OpenedEngine
+from racegate.jobs.foreign.changes import KnownLines, Lines
+from racegate.jobs.foreign.releases import OpenedEngine, ReleaseCell
 from racegate.scenario.spec import Scenario
 from racegate.targets.common.client import Engine
 from racegate.targets.common.judge import ReleaseVerdict, judge
@@ -40,7 +41,7 @@ class RecordedScenario(msgspec.Struct, frozen=True, kw_only=True):
 
     scenario: Scenario
     base: ComparedRun
-    lines: dict[str, tuple[int, ...]]
+    lines: Lines
     run_s: float
 
 
@@ -77,22 +78,22 @@ class EditedRelease:
 
     def record(self, scenarios: Sequence[Scenario], on_done: Callable[[str], None]) -> None:
         """Runs each scenario that the engine can run, as the release has it: as a base, and again
-        to see which lines run.
+        to see which lines run, if that is not kept of an earlier time.
         """
-        engine = self.opened.engine
+        cell = self.opened.cell
+        assert isinstance(cell, ReleaseCell)
+        known = KnownLines(cell, lambda: self.opened)
+        content = known.content()
         for scenario in scenarios:
-            if self.opened.cell.cannot_run(scenario):
+            if cell.cannot_run(scenario):
                 continue
             begun = monotonic()
-            judged = self._judge(engine, scenario)
+            judged = self._judge(self.opened.engine, scenario)
             run_s = monotonic() - begun
-            traced = engine.run(
-                scenario, Plan(is_recording=False), sources=SourceOptions(traces=True)
-            )
             self._recorded[scenario.name] = RecordedScenario(
                 scenario=scenario,
                 base=compared_run(judged, result_of(judged, scenario.name)),
-                lines=traced.lines,
+                lines=known.one(scenario, content),
                 run_s=run_s,
             )
             on_done(scenario.name)

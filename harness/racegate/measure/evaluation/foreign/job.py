@@ -187,7 +187,11 @@ def _reach_of(release: EditedRelease, files: Sequence[str]) -> LineReach:
     return LineReach(
         seconds={name: one.run_s for name, one in known.items()},
         lines={
-            file: {name: one.lines[file] for name, one in known.items() if file in one.lines}
+            file: {
+                name: tuple(sorted(one.lines[file]))
+                for name, one in known.items()
+                if file in one.lines
+            }
             for file in files
         },
     )
