@@ -227,6 +227,8 @@ VLLM = (
           attributes=("_compute_prev_positions",), releases="that have it", why=_WATCHED),
     Patch(by="targets.common.inside.exchange", owner="functions of a mutated module",
           attributes=("__code__",), why="a mutant runs in an engine that has started"),
+    Patch(by="targets.common.inside.sources", owner="interpreted kernels of a mutated module",
+          attributes=("__code__",), why="launches in captured graphs run the mutant too"),
     Patch(by="targets.common.inside.probing", owner="functions of a module that is probed",
           attributes=("__code__",), why="what edits make of a value is found in one run for all"),
     Patch(by="targets.vllm.inside.watch", owner="the scheduler", attributes=("update_from_output",),

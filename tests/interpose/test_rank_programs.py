@@ -10,10 +10,15 @@ from rank_programs.registry import THEMES, Expected, load
 
 from cuda_torch import needs_cuda_torch
 from racegate.history.finding import FindingKind, Verdict
+from racegate.history.replayed import ReplayOutcome
 from racegate.history.schedule import parse_holds
-from racegate.interpose.outcome import Ending
+from racegate.interpose.errors import BadInput
+from racegate.interpose.outcome import DeviceKind, Ending
 from racegate.targets.program.judge import ProgramVerdict, judge_on, under
 from racegate.targets.program.launch import DeviceServer, Program
+from racegate.targets.program.repairs.proof import repair_program
+from racegate.targets.program.workflow.replay import replay_program
+from racegate.targets.program.workflow.witness import PROGRAM_WITNESSES, save_witnesses
 
 HERE = Path(__file__).parent
 PROGRAMS = load()
@@ -143,6 +148,14 @@ def test_a_collective_that_lands_early_is_a_landing_too(
     assert hold.text() == (
         "all_reduce@script.py:<module>#1 of rank 0 until add@script.py:<module>#1 of rank 0"
     )
+    program = Program((str(tmp_path / "script.py"),), ranks=2)
+    (path,) = save_witnesses(found, program, tmp_path / "ranks.witness.json")
+    witness = PROGRAM_WITNESSES.load(path)
+    assert (witness.subject.ranks, witness.holds) == (2, (hold.text(),))
+    again = replay_program(device, witness, times=1, timeout_s=120)
+    assert (again.outcome, again.matches_record) == (ReplayOutcome.REPRODUCED, True)
+    with pytest.raises(BadInput, match="not of ranks"):
+        repair_program(device, witness.subject.checked(DeviceKind.VIRTUAL))
 
 
 DISAGREEING = """

@@ -412,6 +412,20 @@ def test_a_join_is_moved_before_what_it_orders(device: DeviceServer, tmp_path: P
     assert "-worker.join()" in found.diff
 
 
+def test_an_edge_that_ends_a_thread_is_refused_at_once(
+    device: DeviceServer, tmp_path: Path
+) -> None:
+    """Who asks again and again for the work of a thread that has died would never end."""
+    script = tmp_path / "program.py"
+    script.write_text("")
+    text = "import threading, time\nthreading.Thread(target=lambda: stream).start()\n"
+    text += "while True:\n    time.sleep(0.001)\n"
+    program = Program((str(script),), sources=((str(script), text),))
+    ran = device.run(program, Plan(), is_quiet=True)
+    assert (ran.ending, ran.exit_code) == (Ending.FAILED, 1)
+    assert "NameError: name 'stream' is not defined" in ran.message
+
+
 def test_threads_that_hand_nothing_over_are_told_so(device: DeviceServer, tmp_path: Path) -> None:
     found = repaired(device, tmp_path, THREADS.replace("worker.join()", ""))
     assert (len(found.left), found.exit_code) == (1, ExitCode.FINDING)

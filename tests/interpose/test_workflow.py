@@ -109,6 +109,9 @@ def test_a_witness_comes_back_as_it_was_written(saved: Path, script: Program) ->
 
 def test_a_witness_keeps_what_the_device_said_of_itself(tmp_path: Path, script: Program) -> None:
     given = replace(script, gpu="t4-16g", memory_bytes=1 << 30)
+    ranks = replace(script, ranks=2, gpus=3)
+    (path,) = save_witnesses(found(finding()), ranks, tmp_path / "ranks.witness.json")
+    assert PROGRAM_WITNESSES.load(path).subject.checked(DeviceKind.VIRTUAL) == ranks
     (path,) = save_witnesses(found(finding()), given, tmp_path / "t4.witness.json")
     subject = PROGRAM_WITNESSES.load(path).subject
     assert subject.checked(DeviceKind.VIRTUAL) == given

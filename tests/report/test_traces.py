@@ -117,6 +117,33 @@ def test_a_program_is_drawn_with_its_own_ranges(tmp_path: Path) -> None:
     assert race["second"]["made"] == []
 
 
+OF_RANKS = """
+import torch, os
+torch.cuda.set_device(int(os.environ["RANK"]))
+x = torch.zeros(4, device="cuda")
+torch.cuda.synchronize()
+with torch.cuda.stream(torch.cuda.Stream()):
+    x.add_(1)
+if os.environ["RANK"] == "1":
+    x.mul_(2)
+"""
+
+
+@needs_cuda_torch
+def test_ranks_are_drawn_side_by_side(tmp_path: Path) -> None:
+    (tmp_path / "x.py").write_text(OF_RANKS)
+    words = ("torch", "run", "--ranks", "2", "--trace-out", "x.json", "x.py")
+    done = run_command(*words, cwd=tmp_path, warmth=Warmth.PROGRAMS)
+    assert done.returncode == 1, done.stderr
+    events = named(events_of((tmp_path / "x.json").read_text()))
+    lanes = tracks(events)
+    drawn = [(one["name"], one["tid"]) for one in events if one.get("cat") == "conflict"]
+    racing = {"add_": "stream 2 of rank 1", "mul_": "the default stream of GPU 1 of rank 1"}
+    assert drawn == [(name, lanes[lane]) for name, lane in racing.items()]
+    added = [one["tid"] for one in events if one["name"] == "add_" and one["ph"] == "X"]
+    assert added == [lanes["stream 1 of rank 0"], lanes["stream 2 of rank 1"]]
+
+
 @pytest.mark.parametrize("engine", ["vllm", "sglang"])
 def test_a_release_is_drawn_too(
     engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -11,7 +11,6 @@ from racegate.check.expected import CheckError, expected_of
 from racegate.check.judge import Judge, Judged
 from racegate.check.subject import (
     CudaExecution,
-    Execution,
     LaunchMode,
     RunSettings,
     Subject,
@@ -56,7 +55,7 @@ class Checker:
             )
         self._expected = expected_of(scenario, Paths() if paths is None else paths)
         self.subject = Subject(self._expected.scenario, self._expected.truth)
-        self._execution: Execution = (
+        self._execution: VirtualExecution | CudaExecution = (
             VirtualExecution(self.subject) if cuda is None else CudaExecution(self.subject, cuda)
         )
         self._command = ReplayCommand(

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol, TypeVar, cast
+from typing import TypeVar, cast
 
 from racegate.check.limits import RunLimitError, limited_memory
 from racegate.device.blocking import BlockingDevice, BlockingTurns
@@ -210,29 +210,14 @@ def _as_it_is(device: Device) -> Device:
     return device
 
 
-class Execution(Protocol):
-    """Where a subject is run."""
-
-    @property
-    def device(self) -> str:
-        """What results call it."""
-        ...
-
-    @property
-    def options(self) -> tuple[str, ...]:
-        """Options of a command that runs there."""
-        ...
-
-    def run(self, settings: RunSettings) -> Run:
-        """One run."""
-        ...
-
-
 class VirtualExecution:
-    """Runs on the virtual device, each on one of its own."""
+    """Runs on the virtual device, each on one of its own.
+
+    device: what results call it; options: of a command that runs there
+    """
 
     device = "virtual"
-    options = ()
+    options: tuple[str, ...] = ()
 
     def __init__(self, subject: Subject) -> None:
         self._subject = subject

@@ -109,7 +109,7 @@ def make_runner(
     return Runner(setup, through, probe=probe, joins_idle=parts.rows.joins_idle)
 
 
-def _layout(site: Site, parts: EngineParts) -> stages.BatchLayout:
+def _layout(site: Site, parts: EngineParts) -> RowLayout | SlotLayout:
     if site.scenario.engine.layout is Layout.ROWS:
         return RowLayout(make_setup(*site[:3]), parts.rows, cache=parts.cache, decode=parts.decode)
     pool = parts.slots.pool(site.device, max(2, site.scenario.engine.depth))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from racegate.device.protocol import DeviceBuffer, HostBuffer
+from racegate.device.protocol import DeviceBuffer
 from racegate.engine.parts import EngineParts
 from racegate.engine.rows.accepted_counts import (
+    AcceptedCounts,
     CountAnswer,
     CountQuery,
     DeviceCounts,
@@ -15,7 +16,6 @@ from racegate.engine.rows.accepted_counts import (
 from racegate.engine.rows.parts import CountPathMaker, RowParts
 from racegate.engine.state import edges
 from racegate.engine.state.setup import Setup
-from racegate.engine.state.view import PrevStep
 from racegate.faults.fault import Fault, FaultKind, Need, the_parts
 from racegate.scenario.settings import CacheMode
 from racegate_kernels.backend import Backend, Kernel
@@ -25,7 +25,7 @@ HS = (Need.HYBRID, Need.SPECULATION)
 HSP = (*HS, Need.PREFIX_CACHE)
 
 
-class LiveRowCounts:
+class LiveRowCounts(AcceptedCounts):
     """Counts land in the batch's own rows, which move while the copy is in flight (vllm before
     #38556).
 
@@ -40,22 +40,11 @@ class LiveRowCounts:
         self._event = device.event("accepted_counts")
         self._live_cpu = device.host_buffer("accepted_counts_cpu", (setup.sizes.rows,), np.int32)
         self._has_columns = setup.scenario.engine.cache_mode.splits_chunks
-
-    @property
-    def row_tables(self) -> tuple[HostBuffer, ...]:
-        """The counts move like any row."""
-        return (self._live_cpu,)
+        self.row_tables = (self._live_cpu,)
 
     def add_row(self, row: int) -> None:
         """A newcomer starts with 1."""
         self._live_cpu.write_row(row, 1)
-
-    def begin_step(self, step: int) -> None:
-        """It moves the rows with the copy in flight."""
-
-    def wait_for_accepted(self, step: int, prev: PrevStep) -> np.ndarray | None:
-        """Only `answer` reads the counts."""
-        return None
 
     def answer(self, query: CountQuery) -> CountAnswer:
         """Waits, behind the row moves, and reads row by row."""

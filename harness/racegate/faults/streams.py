@@ -62,11 +62,12 @@ class OneList(FreshBlocks):
         """They are in use for good."""
 
 
-class OneSlot:
+class OneSlot(PrivateHandOff):
     """Drafts are handed over in one place that does not say whose step they are of."""
 
     def __init__(self, setup: Setup) -> None:
-        self._landing = PrivateHandOff(setup).landing()
+        super().__init__(setup)
+        self._landing = super().landing()
 
     def landing(self) -> tuple[HostBuffer, ...]:
         """The one there is."""

@@ -42,7 +42,7 @@ from racegate.interpose.gpus import GPUS, VIRTUAL_GPU, GpuFacts, facts_seen
 from racegate.interpose.kernels.interpreted.accesses import LaunchJudged
 from racegate.interpose.kernels.interpreted.programs import LaunchConflicts
 from racegate.interpose.kernels.memo import Memo
-from racegate.interpose.other_sources import PlaceWatch, read_instead
+from racegate.interpose.other_sources import PlaceWatch, fail_with_threads, read_instead
 from racegate.interpose.outcome import DEVICE, CompileMode, DeviceKind, Ending, Job, Outcome, Plan
 from racegate.interpose.program.failures import (
     code_of_exit,
@@ -160,6 +160,7 @@ class Child:
             self.installed.library.watch_pages()
         if job.sources:
             read_instead(job.sources)
+            fail_with_threads(self.finish)
             self._places.install()
             self.session.recorder.price_waits()
         track_processes(self.session, self.installed.library)
@@ -179,7 +180,7 @@ class Child:
         self._pid = os.getpid()
         queue = self._make_queue(plan)
         self.session.begin(queue, polls_max=plan.polls, is_recording=plan.is_recording)
-        self._log = tracer_of(self.session, plan.log)
+        self._log = tracer_of(self.session, plan)
         set_run(self.run)
 
     def _make_queue(self, plan: Plan) -> WorkQueue:
@@ -339,7 +340,8 @@ def run_ranks(child: Child, job: Job) -> None:
     """Runs the program as ranks, each in a process of its own, and writes what they came to."""
 
     def job_of(seat: RankSettings) -> Job:
-        plan = msgspec.structs.replace(job.plan, holds=holds_of(seat.rank, job.plan.holds))
+        holds = holds_of(seat.rank, job.plan.holds)
+        plan = msgspec.structs.replace(job.plan, holds=holds, rank=seat.rank)
         return msgspec.structs.replace(job, plan=plan, result=seat.result, stacks=seat.stacks)
 
     def begin(seat: RankSettings, link: RankLink) -> NoReturn:

@@ -9,8 +9,9 @@ import io
 import linecache
 import os
 import sys
+import threading
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from importlib.machinery import SourceFileLoader
 from types import FrameType
@@ -20,7 +21,7 @@ import torch
 
 from racegate.interpose.device.session import Session
 from racegate.interpose.native.streams import current_stream, handle_of
-from racegate.interpose.outcome import PlaceSeen
+from racegate.interpose.outcome import Ending, PlaceSeen
 from racegate.interpose.program.names import expressions
 
 PLACE = "__racegate_place__"  # what a text calls to say that it is there
@@ -49,6 +50,21 @@ def read_instead(sources: Sequence[tuple[str, str]]) -> None:
     for path, text in texts.items():
         for name in (path, os.path.relpath(path)):
             linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
+
+
+def fail_with_threads(finish: Callable[[Ending, int, str], object]) -> None:
+    """From now on an error that ends a thread ends the run: what was put into a text may have made
+    it, and a program that asks again and again for the thread's work would never end.
+    """
+
+    def told(died: threading.ExceptHookArgs) -> None:
+        threading.__excepthook__(died)
+        if not issubclass(died.exc_type, SystemExit):
+            said = f"{died.exc_type.__name__}: {died.exc_value}"
+            finish(Ending.FAILED, 1, f"a thread of the program ended with {said}")
+            os._exit(1)
+
+    _set(threading, "excepthook", told)
 
 
 def _set(owner: object, name: str, value: object) -> None:

@@ -60,7 +60,8 @@ Sources = tuple[tuple[str, str], ...]
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """How a run is made. polls: how many queries are first answered "not ready".
 
-    log: a file for all that is recorded, as JSON (`RecordedRun`); empty for none
+    log: a file for all that is recorded, as JSON (`RecordedRun`), to which each of several ranks
+        adds a line; empty for none; rank: which of them this is
 
     debugger: the socket of one that stops where a held operation lands, empty for none
 
@@ -72,6 +73,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     polls: int = 0
     is_recording: bool = True
     log: str = ""
+    rank: int | None = None
     settles: bool = False
     hold_limit_s: float = 10.0
     debugger: str = ""

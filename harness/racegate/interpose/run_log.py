@@ -13,14 +13,16 @@ from torch.cuda import nvtx
 
 from racegate.history.recorded.log import RecordedRun
 from racegate.interpose.device.session import Session
+from racegate.interpose.outcome import Plan
 
 
 class RunTracer:
     """The log of a run under a plan that names a file for it."""
 
-    def __init__(self, session: Session, path: Path) -> None:
+    def __init__(self, session: Session, path: Path, rank: int | None) -> None:
         self._session = session
         self._path = path
+        self._rank = rank
         self._log = session.recorder.keep_log()
         self._own: dict[int, int] = {}  # of a range that is open, its number in NVTX
 
@@ -70,9 +72,11 @@ class RunTracer:
         nvtx.range_start, nvtx.range_end = starting, stopping
 
     def write(self) -> None:
-        """The file, with all until now."""
-        log = RecordedRun(tuple(self._session.recorder.lanes.names), tuple(self._log.steps))
-        self._path.write_bytes(msgspec.json.encode(log))
+        """A line of the file, with all until now."""
+        lanes, steps = self._session.recorder.lanes.names, self._log.steps
+        log = msgspec.json.encode(RecordedRun(tuple(lanes), tuple(steps), self._rank))
+        with self._path.open("ab", buffering=0) as file:
+            file.write(log + b"\n")
 
     def _begin(self, name: str) -> None:
         with self._session.lock:
@@ -100,10 +104,10 @@ class RunTracer:
             self._log.mark(self._session.thread_lane(), str(name))
 
 
-def tracer_of(session: Session, path: str) -> RunTracer | None:
+def tracer_of(session: Session, plan: Plan) -> RunTracer | None:
     """The log of a run that names a file for it, with the ranges of the program from now on."""
-    if not path:
+    if not plan.log:
         return None
-    tracer = RunTracer(session, Path(path))
+    tracer = RunTracer(session, Path(plan.log), plan.rank)
     tracer.follow_ranges()
     return tracer

@@ -90,9 +90,8 @@ def _cause_of(shared: SharedFinding) -> tuple[RunResult, list[Finding]]:
 def write_program_causes(
     out: Path | None, result: ProgramResult, verdicts: ProgramVerdict, program: Program
 ) -> Written:
-    """The same of a program: no witness keeps ranks, and what is let stand is no cause."""
-    kept = () if program.ranks else witnesses_of(verdicts, program)
-    found = {one.signature: one for one in kept}
+    """The same of a program: what is let stand is no cause."""
+    found = {one.signature: one for one in witnesses_of(verdicts, program)}
     let_stand = {one.signature for one in verdicts.suppressed}
     standing = tuple(one for one in result.findings if one.signature not in let_stand)
     told = msgspec.structs.replace(result, findings=standing)

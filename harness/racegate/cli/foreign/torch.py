@@ -170,7 +170,7 @@ def run(
         memory_bytes=memory,
         gpu=gpu,
         compiling=compiling,
-        ranks=ranks_for(ranks, gpus, witness, trace_out),
+        ranks=ranks_for(ranks, gpus),
     )
     checked = replace(checked, gpus=gpus)
     stdout, holds, base = _print_place(json), parse_holds(hold or ()), against.base_of(checked)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -67,13 +66,8 @@ GpusOption = Annotated[
 ]
 
 
-def ranks_for(ranks: int, gpus: int, witness: Path | None, trace_out: Path | None) -> int:
-    """The ranks. Ends the command where something is to be written that does not have them."""
-    name = "--ranks" if ranks else "--gpus"
-    if (ranks or gpus) and witness is not None:
-        fail("--witness keeps no ranks: leave it out; --hold runs what was found again")
-    if (ranks or gpus) and trace_out is not None:
-        fail(f"--trace-out has the run of one process: leave {name} out")
+def ranks_for(ranks: int, gpus: int) -> int:
+    """The ranks. Ends the command where they have too few GPUs."""
     if 0 < gpus < ranks:
         fail(f"--gpus {gpus}: each of {ranks} ranks has a GPU of its own")
     return ranks

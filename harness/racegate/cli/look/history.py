@@ -27,9 +27,9 @@ from racegate.history.outcome import SCHEMA
 from racegate.interpose.errors import BadInput
 from racegate.jobs.versions.bisecting import bisect_releases
 from racegate.jobs.versions.chosen import available, chosen
-from racegate.jobs.versions.engines import EngineHistory, EngineKind, Environments
+from racegate.jobs.versions.engines import EngineHistory, Environments
 from racegate.jobs.versions.faulty import faulty_range
-from racegate.jobs.versions.kinds import SglangKind, VllmKind
+from racegate.jobs.versions.kinds import EngineKind, SglangKind, VllmKind
 from racegate.jobs.versions.programs import ProgramHistory
 from racegate.jobs.versions.running import History, kept, run_history
 from racegate.report.dashboard.versions import (

@@ -7,8 +7,6 @@ step's forward pass runs, and the masks follow it.
 
 from __future__ import annotations
 
-from typing import Protocol
-
 import numpy as np
 
 from racegate.device.protocol import DeviceBuffer, Event, HostBuffer
@@ -23,27 +21,17 @@ from racegate.history.trace import Owner
 WORD_BITS = 32
 
 
-class HandOff(Protocol):
-    """Where a step's tokens, and drafts if it has any, land on the host: [R], [R, K] int32."""
-
-    def landing(self) -> tuple[HostBuffer, ...]:
-        """For a copy that is about to be issued."""
-        ...
-
-    def taken(self, landing: tuple[HostBuffer, ...]) -> None:
-        """They have been read."""
-        ...
-
-
 class PrivateHandOff:
-    """Memory of its own for every step: a later copy cannot take the place of an unread one."""
+    """Where a step's tokens, and drafts if it has any, land on the host: [R], [R, K] int32. In
+    memory of its own for every step: a later copy cannot take the place of an unread one.
+    """
 
     def __init__(self, setup: Setup) -> None:
         self._device = setup.device
         self._sizes = setup.sizes
 
     def landing(self) -> tuple[HostBuffer, ...]:
-        """Fresh pinned memory."""
+        """For a copy that is about to be issued."""
         rows, drafts = self._sizes.rows, self._sizes.drafts
         tokens = self._device.host_buffer("next_token_cpu", (rows,), np.int32)
         if not drafts:
@@ -51,7 +39,7 @@ class PrivateHandOff:
         return (tokens, self._device.host_buffer("drafts_cpu", (rows, drafts), np.int32))
 
     def taken(self, landing: tuple[HostBuffer, ...]) -> None:
-        """Gives it back."""
+        """They have been read."""
         for buffer in landing:
             self._device.free_host(buffer)
 
@@ -73,7 +61,7 @@ class NoGrammarMasks:
 class GrammarMasks:
     """Masks of constrained rows, and the hand-off of drafts that they need."""
 
-    def __init__(self, setup: Setup, hand_off: HandOff) -> None:
+    def __init__(self, setup: Setup, hand_off: PrivateHandOff) -> None:
         device, sizes, compute = setup.device, setup.sizes, setup.compute
         requests = setup.scenario.requests
         self._setup = setup

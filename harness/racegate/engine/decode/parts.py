@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from racegate.device.protocol import Device, DeviceBuffer
 from racegate.engine.decode.draft_weights import DeviceDraftWeights, DraftWeights
 from racegate.engine.decode.drafter import Drafter
-from racegate.engine.decode.grammar import HandOff, PrivateHandOff
+from racegate.engine.decode.grammar import PrivateHandOff
 from racegate.engine.model.head import inside
 from racegate.engine.state.setup import Setup
 from racegate_kernels.numerics import Array
@@ -50,7 +50,7 @@ class DecodeParts:
 
     drafter: Callable[[Setup, Drafter], Drafter] = drafter
     draft_start: Callable[[Array, Array, Array, Array | None], Array] = draft_start
-    hand_off: Callable[[Setup], HandOff] = PrivateHandOff
+    hand_off: Callable[[Setup], PrivateHandOff] = PrivateHandOff
     draft_weights: Callable[[Setup], DraftWeights] = DeviceDraftWeights
     tokens_sent: Callable[[Device, DeviceBuffer, int], None] = tokens_sent
     tokens_received: Callable[[Device, DeviceBuffer, int], None] = tokens_received

@@ -9,7 +9,6 @@ hurt (docs/mechanism.md#landings).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
@@ -45,69 +44,43 @@ class CountAnswer:
     count_source: np.ndarray
 
 
-class AcceptedCounts(Protocol):
-    """One path of accepted counts."""
+class AcceptedCounts:
+    """One path of accepted counts. On this one they never leave the device: 1 from the host,
+    replaced on the device where there is a previous row.
 
-    @property
-    def row_tables(self) -> tuple[HostBuffer, ...]:
-        """Pinned tables that must move with the rows."""
-        ...
+    row_tables: pinned tables that must move with the rows
+    """
+
+    row_tables: tuple[HostBuffer, ...] = ()
+
+    def __init__(self, setup: Setup) -> None:
+        """They need no memory."""
 
     def add_row(self, row: int) -> None:
         """A request enters the batch in this row."""
-        ...
 
     def begin_step(self, step: int) -> None:
         """The host is about to move rows."""
-        ...
 
     def wait_for_accepted(self, step: int, prev: PrevStep) -> np.ndarray | None:
         """[R] int32: the previous step's counts in its row order, if the host gets to know them."""
-        ...
+        return None
 
     def answer(self, query: CountQuery) -> CountAnswer:
         """The counts that the step starts from; may wait."""
-        ...
+        return CountAnswer(accepted_host=query.accepted_last, count_source=query.prev_positions)
 
     def land(self, step: int, accepted: DeviceBuffer, *, rows: int) -> None:
         """The step's counts [R] are complete on the compute stream: send them where they are
         read.
         """
-        ...
 
 
-class DeviceCounts:
-    """Counts never leave the device: 1 from the host, replaced on the device where there is a
-    previous row.
-    """
-
-    def __init__(self, setup: Setup) -> None:
-        """They need no memory."""
-
-    @property
-    def row_tables(self) -> tuple[HostBuffer, ...]:
-        """None."""
-        return ()
-
-    def add_row(self, row: int) -> None:
-        """No count stands in a row of the host's."""
-
-    def begin_step(self, step: int) -> None:
-        """No copy is in flight."""
-
-    def wait_for_accepted(self, step: int, prev: PrevStep) -> np.ndarray | None:
-        """The host does not learn them."""
-        return None
-
-    def answer(self, query: CountQuery) -> CountAnswer:
-        """Every previous row gives its valid count."""
-        return CountAnswer(accepted_host=query.accepted_last, count_source=query.prev_positions)
-
-    def land(self, step: int, accepted: DeviceBuffer, *, rows: int) -> None:
-        """They stay where they are. accepted: [R] int32"""
+class DeviceCounts(AcceptedCounts):
+    """Every previous row gives its valid count."""
 
 
-class PrivateCounts:
+class PrivateCounts(AcceptedCounts):
     """Counts land in a private buffer per step, in the step's own row order."""
 
     def __init__(self, setup: Setup) -> None:
@@ -117,16 +90,6 @@ class PrivateCounts:
         self._event = setup.device.event("accepted_counts")
         self._landing_cpu: HostBuffer | None = None
         self._prev_accepted = np.zeros(0, np.int32)
-
-    @property
-    def row_tables(self) -> tuple[HostBuffer, ...]:
-        return ()
-
-    def add_row(self, row: int) -> None:
-        """The count of a newcomer is its last one."""
-
-    def begin_step(self, step: int) -> None:
-        """No row move can reach the copy."""
 
     def wait_for_accepted(self, step: int, prev: PrevStep) -> np.ndarray | None:
         """[R] int32; waits for the copy, once."""

@@ -21,7 +21,7 @@ from racegate.scenario.settings import CacheMode
 
 
 class RowLayout:
-    """See BatchLayout."""
+    """Makes what depends on how a batch is laid out: here in rows, which move."""
 
     def __init__(
         self, setup: Setup, rows: RowParts, *, cache: CacheParts, decode: DecodeParts

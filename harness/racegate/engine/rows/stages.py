@@ -14,7 +14,6 @@ import numpy as np
 from racegate.device.protocol import DeviceBuffer
 from racegate.engine.cache.align_cache import Columns
 from racegate.engine.cache.fresh_blocks import BlockZeroing
-from racegate.engine.cache.pools import Pools
 from racegate.engine.cache.store import NoStore, PrefixStore
 from racegate.engine.decode.draft_weights import DraftWeights
 from racegate.engine.decode.drafter import Drafter
@@ -28,7 +27,6 @@ from racegate.engine.rows.input_prep import InputPrep
 from racegate.engine.state.buffers import StepOutputs
 from racegate.engine.state.plan import StepPlan
 from racegate.engine.state.request_state import RequestState
-from racegate.engine.state.setup import Setup
 from racegate.engine.state.view import PrevStep, StepView
 
 
@@ -149,37 +147,3 @@ class Stages(LayoutStages):
     grammar_masks: GrammarMasks | NoGrammarMasks
     draft_weights: DraftWeights
     drafter: Drafter
-
-
-class BatchLayout(Protocol):
-    """How a batch is laid out: makes what depends on that."""
-
-    setup: Setup
-
-    def prep(self) -> InputPrep:
-        """The inputs of steps."""
-        ...
-
-    def count_path(self) -> AcceptedCounts:
-        """The way of accepted counts."""
-        ...
-
-    def columns(self, model: Model) -> Columns:
-        """Where states stand."""
-        ...
-
-    def device_windows(self) -> DeviceBuffer | None:
-        """[R, 1 + K] int32, the running windows where only the device knows them."""
-        ...
-
-    def zeroing(self, pools: Pools) -> BlockZeroing:
-        """Who zeroes new blocks."""
-        ...
-
-    def draft_weights(self) -> DraftWeights:
-        """The way of drawn drafts' weights."""
-        ...
-
-    def laid_out(self, count_path: AcceptedCounts, weights: DraftWeights) -> LayoutStages:
-        """Who stands where."""
-        ...

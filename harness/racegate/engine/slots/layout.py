@@ -23,7 +23,9 @@ from racegate.scenario.settings import CacheMode
 
 
 class SlotLayout:
-    """See BatchLayout. pool: where the setup's inputs are"""
+    """Makes what depends on how a batch is laid out: here in slots. pool: where the setup's inputs
+    are
+    """
 
     def __init__(self, setup: Setup, parts: SlotParts, *, rows: RowParts, pool: HostPool) -> None:
         self.setup = setup

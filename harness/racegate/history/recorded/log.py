@@ -53,10 +53,11 @@ class RecordedStep(msgspec.Struct, frozen=True, array_like=True):
 
 
 class RecordedRun(msgspec.Struct, frozen=True):
-    """A run. lanes: names by number; steps: in their order"""
+    """A run. lanes: names by number; steps: in their order; rank: of several, whose it is"""
 
     lanes: tuple[str, ...]
     steps: tuple[RecordedStep, ...]
+    rank: int | None = None
 
 
 class StepRecorder:

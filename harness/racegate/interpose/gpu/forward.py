@@ -5,40 +5,11 @@ from __future__ import annotations
 import ctypes
 import threading
 from pathlib import Path
-from typing import Protocol
 
 from racegate.interpose.device.guards import OPEN
 from racegate.interpose.device.library import Library
 
 _WORD = ctypes.c_uint64
-
-
-class StreamLatches(Protocol):
-    """What holds a stream back, and what says how far it got. Streams and marks are handles."""
-
-    def put(self, stream: int) -> int | None:
-        """A closed latch for all that is put on the stream from now on; None if there is none."""
-        ...
-
-    def open(self, latch: int) -> None: ...
-
-    def has_expired(self, latch: int) -> bool:
-        """Whether it stood too long and was opened by the watchdog."""
-        ...
-
-    def mark(self, stream: int) -> int:
-        """Complete when all is that was put on the stream until now."""
-        ...
-
-    def is_complete(self, mark: int) -> bool: ...
-
-    def wait_mark(self, mark: int) -> None:
-        """The host waits; the program gains no edge by it."""
-        ...
-
-    def wait_stream(self, stream: int) -> None:
-        """The host waits for a stream; the program gains no edge by it."""
-        ...
 
 
 Page = tuple[int, int, int]  # the first byte, one past the last, mode
@@ -56,7 +27,8 @@ class _Local(threading.local):
 class ForwardLibrary(Library):
     """The preloaded library of a real GPU.
 
-    The runtime may touch the pages of a call until the call returns: they close then.
+    The runtime may touch the pages of a call until the call returns: they close then. Streams,
+    latches and marks are handles: a latch holds a stream back, a mark says how far it got.
     """
 
     lands_at_once = False
@@ -106,6 +78,7 @@ class ForwardLibrary(Library):
         self._library.fw_limit(ctypes.c_double(seconds))
 
     def put(self, stream: int) -> int | None:
+        """A closed latch for all that is put on the stream from now on; None if there is none."""
         latch = int(self._library.fw_latch_put(stream))
         return latch if latch >= 0 else None
 
@@ -113,16 +86,20 @@ class ForwardLibrary(Library):
         self._library.fw_latch_open(ctypes.c_int(latch))
 
     def has_expired(self, latch: int) -> bool:
+        """Whether it stood too long and was opened by the watchdog."""
         return bool(self._library.fw_latch_expired(ctypes.c_int(latch)))
 
     def mark(self, stream: int) -> int:
+        """Complete when all is that was put on the stream until now."""
         return int(self._library.fw_mark(stream))
 
     def is_complete(self, mark: int) -> bool:
         return bool(self._library.fw_mark_done(mark))
 
     def wait_mark(self, mark: int) -> None:
+        """The host waits; the program gains no edge by it."""
         self._library.fw_mark_wait(mark)
 
     def wait_stream(self, stream: int) -> None:
+        """The host waits for a stream; the program gains no edge by it."""
         self._library.fw_stream_wait(stream)

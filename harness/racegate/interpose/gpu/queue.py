@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from racegate.history.schedule import Holds
 from racegate.interpose.device.queue import PendingWork, Work, WorkQueue, covers
-from racegate.interpose.gpu.forward import StreamLatches
+from racegate.interpose.gpu.forward import ForwardLibrary
 from racegate.order.clocks import Clock
 
 
@@ -38,7 +38,7 @@ class LatchQueue(WorkQueue):
 
     def __init__(
         self,
-        latches: StreamLatches,
+        latches: ForwardLibrary,
         stream_of: Callable[[int], int],
         *,
         holds: Holds = (),

@@ -46,6 +46,13 @@ class Worker(Protocol[T_contra, R_co]):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class TaskWorker(Generic[T, R]):
+    """A worker that has nothing to remember: a function does each task."""
+
+    work: Callable[[T], R]
+
+
 @runtime_checkable
 class ClosingWorker(Protocol[R_co]):
     """A worker that has something left to do, or to say, behind its last task."""

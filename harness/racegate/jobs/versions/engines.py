@@ -11,7 +11,6 @@ import tempfile
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Protocol
 
 import msgspec
 
@@ -25,10 +24,10 @@ from racegate.jobs.versions.cells import (
     first_line,
     pairs_of,
 )
+from racegate.jobs.versions.kinds import EngineKind
 from racegate.jobs.versions.running import Keep
 from racegate.scenario.spec import Scenario
-from racegate.targets.common.cell import EngineCell
-from racegate.targets.common.environment import EnginePackage, cache_folder
+from racegate.targets.common.environment import cache_folder
 from racegate.targets.common.judge import RUNS_MAX, ReleaseVerdict, judge
 from racegate.targets.common.result import change_lines, wrong_lines
 from racegate.targets.common.setup.progress import Say
@@ -42,23 +41,6 @@ class Environments(StrEnum):
 
     KEPT = "kept"
     REMOVED = "removed"
-
-
-class EngineKind(Protocol):
-    """vLLM or SGLang, as far as a history has to know them."""
-
-    @property
-    def packaging(self) -> EnginePackage:
-        """How a release is set up."""
-        ...
-
-    def cells(self, release: str) -> Sequence[CellReport]:
-        """The ways to run a release, with nothing in them yet."""
-        ...
-
-    def cell(self, report: CellReport) -> EngineCell:
-        """Which engine a report is of."""
-        ...
 
 
 class EngineHistory:

@@ -26,13 +26,16 @@ class VllmKind:
 
     @property
     def packaging(self) -> EnginePackage:
+        """How a release is set up."""
         return VLLM
 
     def cells(self, release: str) -> Sequence[CellReport]:
+        """The ways to run a release, with nothing in them yet."""
         pairs = product(self.runners, self.modes)
         return [CellReport(release=release, runner=runner, mode=mode) for runner, mode in pairs]
 
     def cell(self, report: CellReport) -> EngineCell:
+        """Which engine a report is of."""
         runner, mode = ModelRunner(report.runner), StateMode(report.mode)
         return Cell(release=report.release, runner=runner, mode=mode)
 
@@ -52,3 +55,6 @@ class SglangKind:
 
     def cell(self, report: CellReport) -> EngineCell:
         return SchedulerCell(release=report.release, model=ModelKind(report.model))
+
+
+EngineKind = VllmKind | SglangKind

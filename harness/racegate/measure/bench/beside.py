@@ -8,7 +8,6 @@ import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Protocol
 
 import msgspec
 import numpy as np
@@ -18,7 +17,7 @@ from racegate.measure.bench.kernels import (
     COPY_BYTES,
     GATED_DELTA,
     MAMBA2,
-    Clock,
+    DeviceClock,
     UpdateInputs,
     UpdateSizes,
     convolution_bytes,
@@ -67,14 +66,6 @@ SIZES = {
 Launch = Callable[[], object]
 
 
-class TurnClock(Protocol):
-    """What times contenders in turn."""
-
-    def medians_ms(self, contenders: Sequence[Sequence[Launch]]) -> list[float]:
-        """The median time of a launch of each contender, which has one launch per table."""
-        ...
-
-
 class GraphClock:
     """Launches of a contender as one graph; the graphs replayed in turn, between device events.
 
@@ -82,7 +73,7 @@ class GraphClock:
     """
 
     def medians_ms(self, contenders: Sequence[Sequence[Launch]]) -> list[float]:
-        """See TurnClock."""
+        """The median time of a launch of each contender, which has one launch per table."""
         import torch
 
         captured = [_capture(launches) for launches in contenders]
@@ -157,8 +148,8 @@ def comparisons() -> list[KernelComparison]:
 class PeerBench:
     """Where contenders are compared. clock: of single jobs; turns: of contenders in turn"""
 
-    clock: Clock
-    turns: TurnClock
+    clock: DeviceClock
+    turns: GraphClock
     device: str = "cuda"
     copy_bytes: int = COPY_BYTES
     round_bytes: int = ROUND_BYTES

@@ -32,7 +32,7 @@ from racegate.measure.bench.loads import (
     parameter_count,
     tiled_weights,
 )
-from racegate.measure.bench.profiler import Tracer
+from racegate.measure.bench.profiler import TorchTracer
 from racegate.measure.bench.virtual import BenchEntry, entry_of
 from racegate.scenario.spec import OwnScenario
 
@@ -114,7 +114,7 @@ class EngineBench:
     """Makes engines on one GPU, one after the other. now, tracer: what a test replaces."""
 
     def __init__(
-        self, cuda: CudaDriver, tracer: Tracer, *, now: Callable[[], float] = time.perf_counter
+        self, cuda: CudaDriver, tracer: TorchTracer, *, now: Callable[[], float] = time.perf_counter
     ) -> None:
         self._cuda = cuda
         self._tracer = tracer

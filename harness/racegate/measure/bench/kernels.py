@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -21,18 +21,11 @@ SHARE_TARGET = 0.85
 SPEEDUP_TARGET = 1.3
 
 
-class Clock(Protocol):
-    """What times kernels."""
-
-    def median_ms(self, job: Callable[[], object]) -> float:
-        """The median time of a job on the device, warmed up and repeated."""
-        ...
-
-
 class DeviceClock:
     """Device events around repeated launches; the cache is cleared between them."""
 
     def median_ms(self, job: Callable[[], object]) -> float:
+        """The median time of a job on the device, warmed up and repeated."""
         from triton.testing import do_bench
 
         return float(do_bench(job, warmup=50, rep=300, return_mode="median"))
@@ -103,7 +96,7 @@ COUNT_ROWS = (64, 1_024, 65_536)
 
 def kernel_entries(
     kernels: Backend,
-    clock: Clock,
+    clock: DeviceClock,
     *,
     device: str = "cuda",
     copy_bytes: int = COPY_BYTES,
@@ -129,7 +122,7 @@ def kernel_entries(
     return entries
 
 
-def copy_gb_per_second(clock: Clock, *, device: str, size_bytes: int) -> float:
+def copy_gb_per_second(clock: DeviceClock, *, device: str, size_bytes: int) -> float:
     """Bytes read plus bytes written over time, of a copy of random numbers on the device."""
     import torch
 
@@ -261,7 +254,7 @@ def _update_inputs(
 
 
 def _count_entries(
-    kernels: Backend, clock: Clock, rows: int, *, device: str, drafts: int = 3
+    kernels: Backend, clock: DeviceClock, rows: int, *, device: str, drafts: int = 3
 ) -> list[BenchEntry]:
     """Counting accepted tokens: one kernel against the two ways it used to be written."""
     import torch

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 from racegate.check.checker import Checker
 from racegate.check.sharing import SharedRuns
@@ -33,27 +33,17 @@ HELD_SCHEDULES, HELD_ROUNDS_MIN = 20, 3
 DRAWN = 400
 
 
-class Timer(Protocol):
-    """Events that know when they were reached."""
-
-    def event(self) -> Handle:
-        """An event that notes when it was recorded."""
-        ...
-
-    def between_ms(self, first: Any, second: Any) -> float:
-        """Milliseconds from one record to a later one, both done."""
-        ...
-
-
 class TorchTimer:
     """CUDA events, recorded by the driver like any other."""
 
     def event(self) -> Handle:
+        """An event that notes when it was recorded."""
         import torch
 
         return torch.cuda.Event(enable_timing=True)
 
     def between_ms(self, first: Any, second: Any) -> float:
+        """Milliseconds from one record to a later one, both done."""
         return float(first.elapsed_time(second))
 
 
@@ -72,7 +62,7 @@ def recording_entries(bench: EngineBench, load: EngineLoad, batch: int) -> list[
 
 
 def latch_entries(
-    cuda: CudaDriver, timer: Timer, *, now: Callable[[], float] = time.perf_counter
+    cuda: CudaDriver, timer: TorchTimer, *, now: Callable[[], float] = time.perf_counter
 ) -> list[BenchEntry]:
     """A latch put on a stream, and one that a stream meets open: many of them against none."""
     cuda.begin()
@@ -106,7 +96,7 @@ def latch_entries(
 
 def _behind_a_gate(
     cuda: CudaDriver,
-    timer: Timer,
+    timer: TorchTimer,
     latches: Latches,
     stream: Handle,
     *,

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Protocol
+from typing import Any
 
 from racegate.measure.bench.intervals import DeviceSpan
 
@@ -15,18 +15,11 @@ _KERNEL = "kernel"
 _DEVICE = (_KERNEL, "gpu_memcpy", "gpu_memset")
 
 
-class Tracer(Protocol):
-    """What sees every operation of a GPU."""
-
-    def trace(self, job: Callable[[], None]) -> list[DeviceSpan]:
-        """The operations on the device while a job ran, which ends by waiting for them."""
-        ...
-
-
 class TorchTracer:
     """Looks at the device only: what the host does is not slowed down more than it must be."""
 
     def trace(self, job: Callable[[], None]) -> list[DeviceSpan]:
+        """The operations on the device while a job ran, which ends by waiting for them."""
         from torch.profiler import ProfilerActivity, profile
 
         with TemporaryDirectory() as folder:

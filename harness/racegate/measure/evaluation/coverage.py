@@ -14,7 +14,7 @@ from racegate.explore.generate import generate, seeded
 from racegate.history.finding import Verdict
 from racegate.jobs.environment import environment
 from racegate.jobs.gather import run_all
-from racegate.jobs.pools.pool import Task
+from racegate.jobs.pools.pool import Task, TaskWorker
 
 COVERAGE_SCHEMA = "racegate.features/1"
 
@@ -54,28 +54,22 @@ class SeenScenario(msgspec.Struct, frozen=True):
     unproved: UnprovedScenario | None = None
 
 
-class FeatureWorker:
-    """Runs generated scenarios of a seed, one eager run each, judged by all oracles."""
-
-    def __init__(self, seed: int) -> None:
-        self._seed = seed
-
-    def work(self, index: int) -> SeenScenario:
-        """One scenario."""
-        scenario = generate(seeded(self._seed, index), name=_name(self._seed, index))
-        try:
-            checker = Checker(scenario)
-        except CheckError as error:
-            return SeenScenario(None, unproved=_unproved(index, Verdict.INCONCLUSIVE, str(error)))
-        run = checker.execute()
-        result = checker.judge(run)
-        reasons = [*(finding.message for finding in result.findings), *result.unmet]
-        is_proved = result.verdict is Verdict.PROVED
-        return SeenScenario(
-            features=None if run.result is None else features_in(checker.scenario, run),
-            is_reseeded=checker.scenario.model.seed != scenario.model.seed,
-            unproved=None if is_proved else _unproved(index, result.verdict, *reasons[:1]),
-        )
+def _seen(seed: int, index: int) -> SeenScenario:
+    """Runs a generated scenario of a seed eagerly, judged by all oracles."""
+    scenario = generate(seeded(seed, index), name=_name(seed, index))
+    try:
+        checker = Checker(scenario)
+    except CheckError as error:
+        return SeenScenario(None, unproved=_unproved(index, Verdict.INCONCLUSIVE, str(error)))
+    run = checker.execute()
+    result = checker.judge(run)
+    reasons = [*(finding.message for finding in result.findings), *result.unmet]
+    is_proved = result.verdict is Verdict.PROVED
+    return SeenScenario(
+        features=None if run.result is None else features_in(checker.scenario, run),
+        is_reseeded=checker.scenario.model.seed != scenario.model.seed,
+        unproved=None if is_proved else _unproved(index, result.verdict, *reasons[:1]),
+    )
 
 
 def _name(seed: int, index: int) -> str:
@@ -86,9 +80,9 @@ def _unproved(index: int, verdict: Verdict, message: str = "") -> UnprovedScenar
     return UnprovedScenario(index=index, verdict=verdict, message=message)
 
 
-def make_worker(seed: int, number: int) -> FeatureWorker:
+def make_worker(seed: int, number: int) -> TaskWorker[int, SeenScenario]:
     """In a worker process; every worker is like the other."""
-    return FeatureWorker(seed)
+    return TaskWorker(partial(_seen, seed))
 
 
 def measure_coverage(

@@ -20,7 +20,7 @@ from racegate.faults.mutations import Mutation, MutationOperator
 from racegate.history.finding import signature_of
 from racegate.history.trace import Conflict, OpRecord, Recorded, Trace, Waited
 from racegate.jobs.gather import run_all
-from racegate.jobs.pools.pool import Task
+from racegate.jobs.pools.pool import Task, TaskWorker
 from racegate.jobs.stopping import StoppedError
 from racegate.measure.evaluation.scripts import Scripts
 from racegate.oracles.ordering import find_conflicts
@@ -198,20 +198,14 @@ class MutantTask(msgspec.Struct, frozen=True):
     scenarios: tuple[str, ...]
 
 
-class MutantWorker:
-    """Judges mutants."""
-
-    def __init__(self, scenarios: Mapping[str, OwnScenario]) -> None:
-        self._scripts = Scripts(scenarios)
-
-    def work(self, task: MutantTask) -> MutantResult:
-        """One mutant."""
-        return judge(task.mutation, [self._scripts.checker(name) for name in task.scenarios])
-
-
-def make_worker(scenarios: Mapping[str, OwnScenario], number: int) -> MutantWorker:
+def make_worker(
+    scenarios: Mapping[str, OwnScenario], number: int
+) -> TaskWorker[MutantTask, MutantResult]:
     """In a worker process; every worker is like the other."""
-    return MutantWorker(scenarios)
+    scripts = Scripts(scenarios)
+    return TaskWorker(
+        lambda task: judge(task.mutation, [scripts.checker(name) for name in task.scenarios])
+    )
 
 
 def waits_for(trace: Trace, edge: str) -> bool:

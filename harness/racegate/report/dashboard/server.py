@@ -6,7 +6,6 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 import msgspec
 from starlette.applications import Starlette
@@ -21,6 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from racegate.history.witness import Witness, file_of, sealed
 from racegate.jobs.fleet.matrix import TargetMatrix
 from racegate.jobs.stores.records import CampaignState, KeptFinding
+from racegate.jobs.stores.store import Store
 from racegate.jobs.stores.witnesses import own_witness
 from racegate.report.dashboard.metrics import metrics_of
 from racegate.report.dashboard.page import dashboard_page
@@ -46,27 +46,10 @@ ReadTargets = Callable[[], TargetMatrix | None]
 Draw = Callable[[Witness, str], str | None]
 
 
-class ReadableStore(Protocol):
-    """As much of a store as is looked at. Raises BadInputError where it does not answer."""
-
-    @property
-    def name(self) -> str:
-        """Where it is, without secrets."""
-        ...
-
-    def findings(self) -> Sequence[KeptFinding]:
-        """All of them."""
-        ...
-
-    def states(self) -> Sequence[CampaignState]:
-        """Of all campaigns."""
-        ...
-
-
 class StoreWatch:
     """A store as it was a moment ago, for any number of readers."""
 
-    def __init__(self, store: ReadableStore, read_targets: ReadTargets = lambda: None) -> None:
+    def __init__(self, store: Store, read_targets: ReadTargets = lambda: None) -> None:
         self._store = store
         self._read_targets = read_targets
         self._targets: TargetMatrix | None = None
@@ -126,7 +109,7 @@ class Drawings:
 
 
 def dashboard(
-    store: ReadableStore,
+    store: Store,
     draw: Draw,
     *,
     hosts: Sequence[str],

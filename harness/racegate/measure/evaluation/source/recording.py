@@ -12,12 +12,20 @@ from pathlib import Path
 from typing import TypeVar
 
 from racegate.jobs.pools.choice import pool_of
-from racegate.jobs.pools.pool import Done, Failed, Lost, MakeWorker, PoolError, Task, spread
+from racegate.jobs.pools.pool import (
+    Done,
+    Failed,
+    Lost,
+    MakeWorker,
+    PoolError,
+    Task,
+    TaskWorker,
+    spread,
+)
 from racegate.jobs.stopping import StoppedError
 from racegate.measure.evaluation.source.kept import KeptReach, digest_of
 from racegate.measure.evaluation.source.reach import LineReach, merged
 from racegate.measure.evaluation.source.sources import (
-    LineRecording,
     Source,
     parts_of,
     recording_of,
@@ -57,22 +65,13 @@ def pooled(
         raise PoolError("\n".join(failed))
 
 
-class RecordingWorker:
-    """Records parts, each in a child."""
-
-    def __init__(self, recording: LineRecording) -> None:
-        self._recording = recording
-
-    def work(self, part: str) -> tuple[str, LineReach]:
-        """One part, and its name."""
-        return part, self._recording.record(part)
-
-
-def make_recording_worker(source: Source, parts: Sequence[str], number: int) -> RecordingWorker:
-    """In a worker process; every worker is like the other."""
+def make_recording_worker(
+    source: Source, parts: Sequence[str], number: int
+) -> TaskWorker[str, tuple[str, LineReach]]:
+    """In a worker process; every worker is like the other. It records parts, each in a child."""
     recording = recording_of(source, parts)
     recording.prepare()
-    return RecordingWorker(recording)
+    return TaskWorker(lambda part: (part, recording.record(part)))
 
 
 def reach_of(source: Source, kept: Path | None, *, workers: int, on_done: OnDone) -> LineReach:

@@ -16,6 +16,7 @@ import msgspec
 from racegate.history.finding import Race
 from racegate.history.schedule import Holds
 from racegate.interpose.device.touches import QUERIES
+from racegate.interpose.errors import BadInput
 from racegate.interpose.outcome import Ending, Outcome, Plan, changed
 from racegate.targets.common.search import POLLS
 from racegate.targets.program.judge import MORE_S, TIMES_MAX
@@ -89,7 +90,11 @@ class Trials:
     _made: dict[tuple[SourceEdge, ...], EdgeTrial] = field(default_factory=dict)
 
     def begin(self) -> None:
-        """The run as it is; a second one says what differs by itself and so is not compared."""
+        """The run as it is; a second one says what differs by itself and so is not compared. Raises
+        BadInput for ranks: prices and latches are of one process.
+        """
+        if self.program.ranks or self.program.gpus:
+            raise BadInput("a repair or a plain test is of one process and one GPU, not of ranks")
         start_s = time.monotonic()
         self.base = self.run(self.program)
         if not self.program.timeout_s:

@@ -5,6 +5,7 @@ Operations are named by kind, file, function and count, so that a witness stands
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from racegate.history.finding import FindingKind, Race, Verdict
@@ -34,25 +35,30 @@ class ProgramSubject(StrictStruct, frozen=True, kw_only=True, tag="program", tag
 
     gpu, memory_bytes: what the virtual device said of itself, as in `Program`
     compiling: how its compiled regions ran; plain Python in files that do not say
+    ranks, gpus: as how many ranks it ran, and how many GPUs it saw, as in `Program`
     """
 
     argv: tuple[str, ...]
     gpu: str = ""
     memory_bytes: int = 0
     compiling: CompileMode | None = CompileMode.EAGER
+    ranks: int = 0
+    gpus: int = 0
 
     def checked(self, kind: DeviceKind, *, timeout_s: float = 0.0) -> Program:
         """The program, to be run on such a device: a real one is what it is. Raises BadInput if it
         is not where it was, seen from this folder.
         """
         is_virtual = kind is DeviceKind.VIRTUAL
-        return checked_program(
+        checked = checked_program(
             self.argv,
             timeout_s=timeout_s,
             gpu=self.gpu if is_virtual else "",
             memory_bytes=self.memory_bytes if is_virtual else 0,
             compiling=self.compiling,
+            ranks=self.ranks,
         )
+        return replace(checked, gpus=self.gpus)
 
 
 class ProgramWitness(SealedWitness, frozen=True, kw_only=True):
@@ -95,6 +101,8 @@ def witness_of(race: Race, landing: LandingRun[Outcome], program: Program) -> Pr
                 gpu=program.gpu,
                 memory_bytes=program.memory_bytes,
                 compiling=program.compiling,
+                ranks=program.ranks,
+                gpus=program.gpus,
             ),
             holds=texts_of(landing.holds),
             polls=landing.polls,
