@@ -211,7 +211,7 @@ class Calls:
             return not session.query_stream(a)
         elif kind == CallKind.HOST_FUNCTION:
             function = _HOST_FUNCTION(b)
-            session.issue("host function", a, (), (), lambda: function(c))
+            session.issue("host function", a, (), (), lambda: self._call_back(a, function, c))
             return 1
         elif kind == CallKind.GRAPH_LAUNCH:
             self._session.graphs.launch(a, b)
@@ -238,6 +238,13 @@ class Calls:
         capture = self._library.capture_of(stream) if self._session.graphs.capturing else 0
         if not self._session.graphs.add(capture, "sleep", stream, (), (), sleep):
             self._session.issue("sleep", stream, (), (), sleep)
+
+    def _call_back(self, stream: int, function: Callable[[int], None], data: int) -> None:
+        """The body of a host function: the stream does what it touches."""
+        session = self._session
+        lane = session.recorder.lanes.of(session.thread_lane(), session.stream_lane(stream))
+        with session.host_threads.on_stream(lane, session.drain):
+            function(data)
 
     def _copy(self, to: int, source: int, size: int, stream: int, *, is_blocking: bool) -> int:
         session = self._session

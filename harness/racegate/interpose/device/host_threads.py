@@ -136,6 +136,24 @@ class HostThreads:
                 self._inside[number] = before
             self._recorder.take(caller.lane, self._recorder.hand_on(done))
 
+    @contextmanager
+    def on_stream(self, lane: int, drain: Callable[[], None]) -> Iterator[None]:
+        """What the calling thread does here is work of a stream: the body of a host function. lane:
+        of what this thread gives the stream; drain: as of `backward`
+        """
+        drain()
+        number = self._number()
+        before = self._inside.get(number)
+        self._inside[number] = lane
+        self._expected.add(lane)
+        try:
+            yield
+        finally:
+            drain()
+            self._inside.pop(number)
+            if before is not None:
+                self._inside[number] = before
+
     def hand_on(self) -> Clock:
         """The calling thread releases a lock, puts into a queue, starts or ends a thread."""
         return self._recorder.hand_on(self.lane())
