@@ -61,8 +61,10 @@ def fail_with_threads(finish: Callable[[Ending, int, str], object]) -> None:
         threading.__excepthook__(died)
         if not issubclass(died.exc_type, SystemExit):
             said = f"{died.exc_type.__name__}: {died.exc_value}"
-            finish(Ending.FAILED, 1, f"a thread of the program ended with {said}")
-            os._exit(1)
+            try:
+                finish(Ending.FAILED, 1, f"a thread of the program ended with {said}")
+            finally:
+                os._exit(1)
 
     _set(threading, "excepthook", told)
 
