@@ -19,7 +19,7 @@ from program_verdicts import finding as race
 from racegate.cli.app import app
 from racegate.history.finding import Benign, Verdict, finding_of, is_seen
 from racegate.history.gates.known import KnownFinding, baseline_of
-from racegate.history.outcome import RunResult, shared_findings
+from racegate.history.outcome import RunResult, SharedFinding, shared_findings
 from racegate.jobs.ratchet import compared
 from racegate.report.causes import BLOCKS_MAX, last_line, print_causes, told_plainly
 from racegate.report.ci.failing import checked_results, failing_in
@@ -116,6 +116,13 @@ def test_the_run_that_tells_most_comes_first() -> None:
     passed = with_signature(unordered, "b", scenario="passed", verdict=Verdict.PROVED)
     (one,) = shared_findings([quiet, passed, plain, seen])
     assert one.scenarios == ("seen", "plain", "quiet")
+
+
+def test_a_signature_is_told_once_by_the_run_that_tells_most() -> None:
+    run = judged("accepted-read-before-copy").result
+    told = [with_signature(run, name, scenario=where) for name, where in ("ax", "by", "az")]
+    shared = SharedFinding(signature="a", seen=tuple((one, one.findings[0]) for one in told))
+    assert list(map(id, shared.findings)) == [id(one.findings[0]) for one in told[:2]]
 
 
 @pytest.mark.parametrize("count", [1, BLOCKS_MAX + 2])

@@ -178,7 +178,10 @@ class SharedFinding(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def findings(self) -> tuple[Finding, ...]:
         """Of its cause, each once, the one that tells most first."""
-        return tuple({one.signature: one for _, one in reversed(self.seen)}.values())[::-1]
+        told: dict[str, Finding] = {}
+        for _, one in self.seen:
+            told.setdefault(one.signature, one)
+        return tuple(told.values())
 
 
 def shared_findings(

@@ -31,8 +31,12 @@ def operations(checker: Checker) -> Operations:
 
 def test_they_are_those_of_the_trace(checker: Checker, operations: Operations) -> None:
     events = checker.execute().trace.events
-    names = [event.name for event in events if isinstance(event, OpRecord)]
-    assert [entry.name for entry in operations.entries] == names
+    operated = [event for event in events if isinstance(event, OpRecord)]
+    assert [entry.name for entry in operations.entries] == [event.name for event in operated]
+    for event, entry in zip(operated, operations.entries, strict=True):
+        for named, is_write in ((entry.reads, False), (entry.writes, True)):
+            touched = {one.buffer for one in event.accesses if one.is_write is is_write}
+            assert set(named) == touched
     ends = [point.name for point in operations.points if point.name == "host:condense@4"]
     assert len(ends) == 1
     assert operations.aliases["C.0"] < operations.aliases["C.1"]
@@ -61,6 +65,7 @@ REASONS = {
     "d2h:accepted_countz@3 until host:condense@4": "no operation 'd2h:accepted_countz'.*near it: ",
     "d2h:valid_count@99 until host:condense@4": "d2h:valid_count runs in steps 0-8, not",
     "output/d2h:valid_count@3 until forced": "runs on counts, not on output",
+    "output/d2h:*@99 until forced": "runs in steps 0-8, not as output/d2h:",
     "d2h:valid_count@Z.1 until forced": "no request 'Z' is ever scheduled; near it: A",
     "d2h:valid_count@A.100 until forced": "A is scheduled in 4 steps: A.0 to A.3, not A.100",
     "d2h:valid_count@3 until host:condence@4": "'host:condence'; near it: host:condense",

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from racegate.check.checker import Checker
-from racegate.check.repro.minimise import _Trials, minimise
+from racegate.check.repro.minimise import FailureSight, _Trials, minimise, with_few_holds
 from racegate.check.repro.search import BUDGET, search
 from racegate.explore.canonical import canonical_holds
 from racegate.explore.ladder import Noting, Rung, reversals
@@ -16,7 +16,7 @@ from racegate.explore.samplers.pos import PosStepper
 from racegate.explore.shrink import Case, shrink
 from racegate.faults.catalogue import FAULTS, find_fault
 from racegate.faults.fault import Fault, FaultKind
-from racegate.history.finding import Finding, FindingKind, Verdict, signature_of
+from racegate.history.finding import Finding, FindingKind, Verdict, is_seen, signature_of
 from racegate.history.outcome import RunResult
 from racegate.history.schedule import LATE, Schedule, parse_schedule
 from racegate.oracles.ordering import find_conflicts
@@ -202,6 +202,21 @@ def test_what_a_user_sees_stays_what_a_user_sees(*, was_seen: bool) -> None:
         for kind in (FindingKind.CONFLICT, FindingKind.LOSS)
     }
     assert shown == {FindingKind.CONFLICT: not was_seen, FindingKind.LOSS: True}
+
+
+def test_the_smallest_case_shows_a_wrong_value_if_it_has_to() -> None:
+    """Without that it is the conflict alone; what was late in everything is then one operation."""
+    fault = find_fault("accepted-read-before-copy")
+    of = scenario(fault.scenarios[0])
+    seen = {
+        sight: is_seen(minimise(of, LATE, fault, runs_max=60, sight=sight).result.findings)
+        for sight in FailureSight
+    }
+    assert seen == {FailureSight.ANY: False, FailureSight.SEEN: True}
+    late = Checker(of).run(schedule=LATE, fault=fault)
+    few = with_few_holds(Checker(of), late, fault)
+    assert len(few.schedule) == 1 and "*" not in few.schedule[0]
+    assert signature_of(few.findings) == signature_of(late.findings) and is_seen(few.findings)
 
 
 def test_wrong_schedules_are_told_apart_by_signature() -> None:

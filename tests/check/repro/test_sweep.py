@@ -29,6 +29,9 @@ def test_points_are_those_around_the_second_on_other_lanes_than_the_first() -> N
     assert points.index(conflict.second.name) == min(at, BEFORE_MAX)
     near = Trace(lanes=trace.lanes, events=(conflict.first, conflict.second))
     assert sweep._points(near, conflict) == (conflict.second.name,)
+    at_once = [one for one in behind if one.name in others[at:]]
+    soon = Trace(lanes=trace.lanes, events=(conflict.first, *at_once))
+    assert sweep._points(soon, conflict) == tuple(others[at : at + 1 + BEHIND_MAX])
 
 
 def test_a_sweep_begins_without_the_hold_and_has_the_judged_run_once() -> None:
@@ -41,3 +44,22 @@ def test_a_sweep_begins_without_the_hold_and_has_the_judged_run_once() -> None:
     assert sum(run is judged for run in runs) == 1
     assert any(is_wrong(run) for run in runs)
     assert all(outcome.realised for run in runs for outcome in run.run.trace.holds)
+
+
+def test_a_sweep_goes_on_behind_the_judged_run() -> None:
+    subject = checker("finish-and-condense")
+    trace, conflict = traced()
+    first = sweep._points(trace, conflict)[0]
+    schedule = parse_schedule([f"{conflict.first.name} until {first}"])
+    judged = subject.run_judged(schedule=schedule, fault=FAULT)
+    runs = sweep.sweep(subject, judged, find_conflicts(judged.run.trace)[0], FAULT)
+    until = {hold.until for run in runs for hold in parse_schedule(run.result.schedule).holds}
+    assert until > {first}
+
+
+def test_a_judged_run_that_holds_nothing_is_not_one_of_a_sweep() -> None:
+    subject = checker("finish-and-condense")
+    judged = subject.run_judged(fault=FAULT)
+    runs = sweep.sweep(subject, judged, find_conflicts(judged.run.trace)[0], FAULT)
+    assert len(runs) > 1
+    assert not any(run is judged for run in runs)

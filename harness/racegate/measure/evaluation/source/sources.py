@@ -164,6 +164,7 @@ SOURCES = {
                     "tests/targets",
                     *("common", "test_every_judge.py", "vllm/test_vllm_landings.py"),
                     *("vllm/test_vllm_search.py", "vllm/test_vllm_sensitivity.py"),
+                    "vllm/test_vllm_settings.py",
                 ),
                 "tests/interpose/test_interpose_search.py",
             ),
