@@ -187,7 +187,7 @@ def test_every_file_of_figures_says_what_made_it() -> None:
     known = {one.file: one for one in reports.evidence}
     assert known["faults/matrix.json"].command == "make matrix"
     assert known["faults/matrix.json"].kind is CommitKind.COMMITTED
-    assert known["search/campaign_7.json"].kind is CommitKind.MEASURED
+    assert known["search/campaign_8.json"].kind is CommitKind.MEASURED
     assert "H200" in known["gpu/bench.json"].machine
     assert sum(bool(one.command) for one in reports.evidence) > 50
 

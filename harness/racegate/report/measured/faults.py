@@ -18,6 +18,7 @@ from racegate.measure.evaluation.source.results import (
     SourceScore,
     score_of,
 )
+from racegate.measure.evaluation.source.sources import BY_GATE
 from racegate.report.measured.objects import ReleaseMutationObject, SourceMutationObject
 from racegate.report.templating import render
 from racegate.scenario.untrusted.console import lines
@@ -96,6 +97,7 @@ def render_source_mutants(found: SourceMutationObject) -> str:
     return render(
         "source.md.j2",
         report=report,
+        by_gate=report.source in BY_GATE,
         environment=found.environment,
         # Of the examples of one test the page needs no more than their number, which it has.
         left_out=list(dict.fromkeys(name.partition("[")[0] for name in report.failing)),

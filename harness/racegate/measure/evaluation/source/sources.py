@@ -177,6 +177,8 @@ SOURCES = {
     )
 }
 
+BY_GATE = frozenset(name for name, source in SOURCES.items() if not source.tests)
+
 
 class SourceError(BadInputError):
     """A source that there is not, or that is not here: says which there are."""
