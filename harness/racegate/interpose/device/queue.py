@@ -215,7 +215,8 @@ class Queue(WorkQueue):
         hold = self._single.pop(label, None)  # a label is given once
         if hold is None and self._many:
             hold = next((hold for hold in self._many if covers(hold, label)), None)
-        until = hold.until if hold is not None else FORCED * is_late(run)
+        late = FORCED if is_late(run) else ""
+        until = late if hold is None else hold.until
         node = PendingWork(label, lane, number, clock, run, until)
         is_behind = node.is_behind(self._pending)
         if not until and not is_behind:

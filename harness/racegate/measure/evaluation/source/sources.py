@@ -177,6 +177,7 @@ SOURCES = {
     )
 }
 
+# Whose mutants the gate judges alone.
 BY_GATE = frozenset(name for name, source in SOURCES.items() if not source.tests)
 
 
