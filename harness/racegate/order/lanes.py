@@ -11,25 +11,29 @@ class Lanes:
 
     A stream has a lane for each thread that gives it work; its first one stands for it.
 
+    Threads of the program add lanes at once, and the one that was numbered first may be written
+    down last: so what is known of a lane stands under its number, and a lane that is not written
+    down yet counts as a thread's, for nothing was done on it.
+
     names: by lane number
     """
 
     def __init__(self, order: Order) -> None:
         self._order = order
-        self.names: list[str] = []
-        self._streams: list[int] = []  # by lane; -1: a host thread
+        self.names: dict[int, str] = {}
+        self._streams: dict[int, int] = {}  # by lane; -1: a host thread
         self._given: dict[tuple[int, int], int] = {}
 
     def add(
         self, name: str, *, is_host: bool, is_legacy: bool = False, is_blocking: bool = False
     ) -> int:
         """A new lane; returns its number."""
-        self._streams.append(-1 if is_host else len(self.names))
-        self.names.append(name)
-        return self._order.add_lane(is_host, is_legacy, is_blocking)
+        lane = self._order.add_lane(is_host, is_legacy, is_blocking)
+        self.names[lane], self._streams[lane] = name, -1 if is_host else lane
+        return lane
 
     def is_host(self, lane: int) -> bool:
-        return self._streams[lane] < 0
+        return self._streams.get(lane, -1) < 0
 
     def stream_of(self, lane: int) -> int:
         """The first lane of the same stream; of a host thread its own."""
@@ -37,24 +41,23 @@ class Lanes:
 
     def streams(self) -> list[int]:
         """The first lanes of all streams."""
-        return [lane for lane, stream in enumerate(self._streams) if lane == stream]
+        return [lane for lane, stream in self._known() if lane == stream]
 
     def threads(self) -> list[int]:
         """The lanes of all host threads."""
-        return [lane for lane, stream in enumerate(self._streams) if stream < 0]
+        return [lane for lane, stream in self._known() if stream < 0]
 
     def given(self, stream: int) -> list[int]:
         """All lanes of a stream."""
-        return [lane for lane, first in enumerate(self._streams) if first == stream]
+        return [lane for lane, first in self._known() if first == stream]
 
     def of(self, thread: int, stream: int) -> int:
         """The lane of what a thread gives a stream."""
         lane = self._given.get((thread, stream))
         if lane is None:
             lane = self._given[thread, stream] = self._order.lane_of(thread, stream)
-            if lane == len(self.names):
-                self.names.append(self.names[stream])
-                self._streams.append(stream)
+            self.names.setdefault(lane, self.names[stream])
+            self._streams.setdefault(lane, stream)
         return lane
 
     def number(self, lane: int) -> int:
@@ -81,3 +84,7 @@ class Lanes:
         clock = self.clock(thread)
         self._order.next_number(thread)
         return clock
+
+    def _known(self) -> list[tuple[int, int]]:
+        """All lanes with their streams, by lane."""
+        return sorted(self._streams.items())

@@ -186,4 +186,4 @@ class Graphs:
         """The graph's recorder numbers its lanes as the session does."""
         lanes = self._session.recorder.lanes
         for lane in range(len(inside.lanes.names), len(lanes.names)):
-            inside.lanes.add(lanes.names[lane], is_host=lanes.is_host(lane))
+            inside.lanes.add(lanes.names.get(lane, ""), is_host=lanes.is_host(lane))

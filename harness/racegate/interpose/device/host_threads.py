@@ -183,7 +183,9 @@ class HostThreads:
         if lane is None:
             name = self._recorder.lanes.names[caller]
             of = "" if caller == 0 else f" of {name}"
-            lane = self._passes[caller] = self._recorder.add_thread(f"the backward pass{of}")
+            lane = self._passes.setdefault(
+                caller, self._recorder.add_thread(f"the backward pass{of}")
+            )
             if caller in self._expected:
                 self._expected.add(lane)
         return lane

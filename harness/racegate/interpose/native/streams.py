@@ -64,13 +64,13 @@ class DeviceStreams:
         if lane is None:
             gpu = _gpu_of_default(handle)
             name = f"the default stream of GPU {gpu}" if gpu else f"stream {len(self.known) - 1}"
-            lane = self.known[handle] = self._recorder.add_stream(name)
+            lane = self.known.setdefault(handle, self._recorder.add_stream(name))
         return lane
 
     def handle(self, lane: int) -> int:
         """The stream of a lane, as the runtime knows it."""
         lane = self._recorder.lanes.stream_of(lane)
-        return next(handle for handle, known in self.known.items() if known == lane)
+        return next(handle for handle, known in list(self.known.items()) if known == lane)
 
     def created(self, handle: int, gpu: int) -> None:
         """A stream of this GPU was created."""
