@@ -74,7 +74,7 @@ def make_runner(
     fresh = layout.zeroing(pools) if engine.zeroing is Zeroing.FRESH else BlockZeroing()
     store: PrefixStore | NoStore = NoStore()
     if engine.cache_mode is CacheMode.OFFLOAD:
-        store = PrefixStore(setup, pools, make_carrier(setup, parts.cache.unconfirmed()))
+        store = PrefixStore(setup, pools, parts.cache.carrier(setup))
     grammar_masks = _grammar_masks(setup, parts)
     draft_weights = layout.draft_weights() if engine.draws_drafts else DraftWeights()
     laid_out = layout.laid_out(count_path, draft_weights)

@@ -127,10 +127,11 @@ _PAGE_HAZARDS = {
 
 
 def from_wrong_pages(wrong: Sequence[WrongPage]) -> list[Finding]:
-    """One finding per (mistake, kind of operation): a copy has all pools of a request."""
+    """One finding per (mistake, kind of operation): all pools of a request share it."""
     findings: dict[str, Finding] = {}
     for seen in wrong:
-        found = signature("page", seen.mistake, label(seen.op).partition(".")[0])
+        kind = label(seen.op).partition(":" if seen.mistake is PageMistake.UNFILLED else ".")[0]
+        found = signature("page", seen.mistake, kind)
         if found not in findings:
             findings[found] = _from_page(seen, found)
     return list(findings.values())

@@ -122,7 +122,9 @@ def main() -> int:
     if given.package:
         venvs = given.venvs.absolute()
         history = TiersHistory(given.package, folder, venvs, is_removing=given.remove)
-        run_history(history, given.versions.split(","), folder, lambda text: print(text, flush=True))
+        run_history(
+            history, given.versions.split(","), folder, lambda text: print(text, flush=True)
+        )
     return 0
 
 
