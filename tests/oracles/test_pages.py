@@ -11,7 +11,7 @@ from racegate.faults.catalogue import find_fault
 from racegate.history.finding import ALL_ORACLES, FindingKind, Oracle
 from racegate.history.observe import Boundary, Observation
 from racegate.history.trace import Access, HostAccess, OpRecord, TraceEvent
-from racegate.oracles.pages import PageMistake, find_wrong_pages
+from racegate.oracles.ownership import PageMistake, find_wrong_pages
 from racegate.scenario.settings import CacheMode, EngineSpec
 from racegate.scenario.spec import OwnScenario, Request
 from support import checker

@@ -38,8 +38,7 @@ from racegate.oracles.findings import (
 from racegate.oracles.invariants import Violation
 from racegate.oracles.losslessness import Loss, find_losses
 from racegate.oracles.ordering import has_unordered_query
-from racegate.oracles.ownership import find_misowned
-from racegate.oracles.pages import WrongPage
+from racegate.oracles.ownership import WrongPage, find_misowned
 from racegate.oracles.ranks import find_disagreements, find_wrong_pair
 from racegate.oracles.recall import Recall
 from racegate.oracles.stepwise import Divergence

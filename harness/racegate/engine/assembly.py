@@ -10,7 +10,6 @@ from typing import NamedTuple
 import numpy as np
 
 from racegate.device.protocol import Device
-from racegate.engine.cache.carriers import make_carrier
 from racegate.engine.cache.fresh_blocks import BlockZeroing
 from racegate.engine.cache.pools import pools_of
 from racegate.engine.cache.store import NoStore, PrefixStore

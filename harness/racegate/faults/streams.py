@@ -107,7 +107,7 @@ def counts_completions(setup: Setup) -> Carrier:
     return carrier_with(setup, CountedSaves())
 
 
-class LateNic(NicCarrier):
+class LateCarrier(NicCarrier):
     """Saves are posted a plan later than they could be, behind everything that is issued by then,
     and awaited at once: no access is left without an order.
     """
@@ -378,6 +378,6 @@ TIERS = (
             "blocks are shows that the store keeps another request's pages under its key."
         ),
         scenarios=("offload-nic-preempted",),
-        parts=the_parts(cache=CacheParts(carrier=LateNic)),
+        parts=the_parts(cache=CacheParts(carrier=LateCarrier)),
     ),
 )

@@ -13,7 +13,7 @@ from racegate.history.run import Run
 from racegate.history.trace import Conflict, Misowned
 from racegate.oracles.losslessness import Loss
 from racegate.oracles.missing_edge import edge_finder, label
-from racegate.oracles.pages import PageMistake, WrongPage
+from racegate.oracles.ownership import PageMistake, WrongPage
 
 
 def from_conflicts(conflicts: Sequence[Conflict], run: Run) -> list[Finding]:

@@ -14,7 +14,7 @@ from racegate.history.run import Run
 from racegate.history.trace import Conflict, Misowned, Trace, TraceEvent
 from racegate.oracles.invariants import Violation, find_violations
 from racegate.oracles.ordering import find_conflicts
-from racegate.oracles.pages import WrongPage, find_wrong_pages
+from racegate.oracles.ownership import WrongPage, find_wrong_pages
 from racegate.oracles.stepwise import Divergence, find_divergence
 from racegate.scenario.settings import CacheMode
 from racegate.scenario.spec import OwnScenario

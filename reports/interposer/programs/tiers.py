@@ -20,8 +20,6 @@ from pathlib import Path
 import msgspec
 from run_all import HERE, TIMEOUT_S
 
-from racegate.history.finding import Verdict
-from racegate.interpose.errors import BadInput
 from racegate.jobs.versions.cells import CellReport, ScenarioReport, read_cell
 from racegate.jobs.versions.programs import program_report
 from racegate.jobs.versions.running import Keep, run_history

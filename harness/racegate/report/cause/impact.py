@@ -45,9 +45,7 @@ _BY_FIELD = {
 # What only costs time, or shows later: not said to be wrong from here on.
 _SILENT_SO_FAR = frozenset({"drafts", "checkpoint", "placeholders", "delivered", "fresh_dirty"})
 
-_UNREAD = (
-    "No value that was compared is wrong so far: it shows when somebody goes on from the page."
-)
+_UNREAD = "No value that was compared is wrong so far: it shows when a request goes on from it."
 
 
 def impact_of(findings: Sequence[Finding], pair: Pair | None, edge: Edge | None) -> str:
