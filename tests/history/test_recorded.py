@@ -50,6 +50,19 @@ def test_a_thread_takes_over_the_last_of_what_is_new_to_it() -> None:
     assert sources(log) == [1, 2]
 
 
+def test_a_range_that_one_thread_opens_another_closes() -> None:
+    log = StepRecorder()
+    outer, inner = log.open(MAIN, "outer"), log.open(WORKER, "inner")
+    log.close(WORKER, outer)
+    log.close(MAIN, inner)
+    assert [(step.kind, step.thread, step.name, step.source) for step in log.steps] == [
+        (LogKind.OPEN, MAIN, "outer", NOWHERE),
+        (LogKind.OPEN, WORKER, "inner", NOWHERE),
+        (LogKind.CLOSE, WORKER, "", 0),
+        (LogKind.CLOSE, MAIN, "", 1),
+    ]
+
+
 def test_a_thread_takes_nothing_over_from_itself() -> None:
     log = StepRecorder()
     log.hand_on(MAIN, (1,))
