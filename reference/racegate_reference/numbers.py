@@ -40,8 +40,13 @@ def mix(x: Array) -> Array:
 
 
 def mix_word(x: int) -> int:
-    """`mix` of one word, given modulo 2^32."""
-    return int(mix(np.array([x & 0xFFFFFFFF], dtype=np.uint32))[0])
+    """`mix` of one word, given modulo 2^32: NumPy takes ten times as long for so little."""
+    word = x & 0xFFFFFFFF
+    word ^= word >> 16
+    word = word * 0x7FEB352D & 0xFFFFFFFF
+    word ^= word >> 15
+    word = word * 0x846CA68B & 0xFFFFFFFF
+    return word ^ word >> 16
 
 
 def fnv(text: str) -> int:
@@ -211,10 +216,11 @@ class Float:
         turning = 2 * positions.shape[1]
         frequencies = 10000.0 ** (-np.arange(0, turning, 2) / turning)
         angles = positions[:, None, :] * frequencies
+        cosine, sine = np.cos(angles), np.sin(angles)
         even, odd = x[..., 0:turning:2], x[..., 1:turning:2]
         turned = x.copy()
-        turned[..., 0:turning:2] = even * np.cos(angles) - odd * np.sin(angles)
-        turned[..., 1:turning:2] = even * np.sin(angles) + odd * np.cos(angles)
+        turned[..., 0:turning:2] = even * cosine - odd * sine
+        turned[..., 1:turning:2] = even * sine + odd * cosine
         return turned
 
     def attend(self, q: Array, k: Array, v: Array) -> Array:

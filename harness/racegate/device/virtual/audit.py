@@ -7,6 +7,7 @@ read sees poison, so that the stepwise oracle notices, and an undeclared write r
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 
@@ -51,9 +52,13 @@ def _copy_of_declared(use: Use, view: np.ndarray) -> np.ndarray:
     copy = np.array(view, order="C")
     mask = use.known_mask
     if mask is not None:
-        hidden = [row for row in range(len(copy)) if not mask >> row & 1]
-        copy[hidden] = poison_of(copy.dtype)
+        copy[_rows_outside(mask, len(copy))] = poison_of(copy.dtype)
     return copy
+
+
+@lru_cache(4096)
+def _rows_outside(mask: int, row_count: int) -> np.ndarray:
+    return np.array([row for row in range(row_count) if not mask >> row & 1], np.intp)
 
 
 def _changed_rows(new: bytes, old: bytes, *, row_count: int) -> np.ndarray:
