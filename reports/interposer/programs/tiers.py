@@ -1,6 +1,6 @@
 """Judges the programs around connectors on release after release, and writes down what was found.
 
-    python reports/interposer/programs/tiers.py [--package vllm --versions 0.13.0,0.14.0] [--remove] OUT
+    python reports/interposer/programs/tiers.py [--package NAME --versions X,Y] [--remove] OUT
 
 OUT gets `tiers.md`, and in `tiers` one file for each release and a witness for each program that
 comes to a wrong value. What is there is kept. Releases of vLLM are those of `racegate vllm setup`,
@@ -85,8 +85,7 @@ class TiersHistory:
             keep(now)
 
     def _judged(self, python: Path, name: str, version: str) -> tuple[str, ScenarioReport]:
-        stem = name.replace(".py ", "-").replace("_", "-")
-        witness = self._out / f"{version}-{stem}.witness.json"
+        witness = self._out / witness_name(version, name)
         options = ("--explore", "--runs", str(RUNS_MAX), "--timeout", str(TIMEOUT_S))
         paths = [str(HERE.parents[2] / folder) for folder in ("harness", "kernels", "reference")]
         found = judge_in(
@@ -106,6 +105,50 @@ class TiersHistory:
                 shutil.rmtree(cache_folder(VLLM.name) / version, ignore_errors=True)
 
 
+_HEAD = """# Connectors, release after release
+
+Written by `python reports/interposer/programs/tiers.py`: small programs around unmodified classes
+that move KV blocks between the GPU and the host, on the virtual device, with a search. A wrong
+value has a witness, which `racegate torch replay` runs again in the folder of the programs, with
+the release. `n/a`: the release has not the modules that the program is about.
+"""
+
+
+def page_of(folder: Path) -> str:
+    """A table for each engine: a row for each release, a column for each program."""
+    found = (read_cell(path) for path in folder.glob("[0-9]*.json") if "witness" not in path.name)
+    cells = [cell for cell in found if cell is not None]
+    tables = [_table(name, [cell for cell in cells if cell.model == name]) for name in PROGRAMS]
+    return "\n".join([_HEAD, *tables])
+
+
+def _table(package: str, cells: Sequence[CellReport]) -> str:
+    names = PROGRAMS[package]
+    heads = [f"`{name}` ({PUBLIC[name]})" for name in names]
+    rows = [
+        [cell.release, cell.torch.partition("+")[0], *(_said(cell, name) for name in names)]
+        for cell in sorted(cells, key=lambda cell: [int(part) for part in cell.release.split(".")])
+    ]
+    lines = [[package, "torch", *heads], ["---"] * (2 + len(names)), *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def _said(cell: CellReport, name: str) -> str:
+    report = cell.scenarios.get(name)
+    if report is None:
+        return f"not run: {cell.cannot}"
+    if "ModuleNotFoundError" in report.message:
+        return "n/a"
+    if not report.is_wrong:
+        return " ".join(filter(None, (report.verdict, report.message)))
+    return f"[{report.verdict}](tiers/{witness_name(cell.release, name)})"
+
+
+def witness_name(release: str, name: str) -> str:
+    """The file of the witness of a program in a release."""
+    return f"{release}-{name.replace('.py ', '-').replace('_', '-')}.witness.json"
+
+
 def main() -> int:
     """Judges what is missing of the releases, and writes the page of all that are kept."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
@@ -120,9 +163,8 @@ def main() -> int:
     if given.package:
         venvs = given.venvs.absolute()
         history = TiersHistory(given.package, folder, venvs, is_removing=given.remove)
-        run_history(
-            history, given.versions.split(","), folder, lambda text: print(text, flush=True)
-        )
+        run_history(history, given.versions.split(","), folder, print)
+    (given.out / "tiers.md").write_text(page_of(folder))
     return 0
 
 
