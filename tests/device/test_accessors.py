@@ -13,6 +13,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from racegate.device.memory import Storage
 from racegate.device.protocol import DeviceBuffer, HostBuffer, Stream
 from racegate.device.virtual.device import VirtualDevice
 from racegate.device.virtual.memo import OpMemo
@@ -179,3 +180,18 @@ def _pair(values: dict[str, np.ndarray], memo: OpMemo | None = None) -> Pair:
         buffer.storage.array[...] = values[name]
         buffer.storage.changed(0, ROWS)
     return pair
+
+
+@given(row, count)
+def test_rows_that_are_written_are_whose_the_writer_says_and_no_others(
+    first: int, rows: int
+) -> None:
+    storage, own = (
+        Storage(1, np.zeros((ROWS, COLUMNS), np.int32)),
+        [("B", at) for at in range(ROWS)],
+    )
+    storage.owners[:] = [("A", at) for at in range(ROWS)]
+    expected = [*storage.owners[:first], *own[:rows], *storage.owners[first + rows :]][:ROWS]
+    rows = min(rows, ROWS - first)
+    storage.write(NEW[:rows], first, own[:rows])
+    assert storage.owners == expected

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
+import numpy as np
 import pytest
 
 from conformance import RANDOM_PROGRAMS, SCHEDULES, check_inclusion, random_program, run_on
@@ -13,6 +15,7 @@ from numpy_backend import numpy_backend
 from racegate.device.chooser import HoldChooser
 from racegate.device.cuda.device import CudaDevice
 from racegate.device.cuda.pacing import Pace, Pacing
+from racegate.device.protocol import writes
 from racegate.device.virtual.device import VirtualDevice
 from racegate.history.schedule import Hold, Schedule
 from racegate.history.trace import OpRecord
@@ -81,3 +84,21 @@ def test_what_was_held_comes_after_its_point(program: str) -> None:
             for seed in (None, 1, 2, 3):
                 found = run_on(lambda s, seed=seed: cuda(s, seed=seed), program, schedule)
                 assert found == expected
+
+
+def test_a_capture_rehearses_with_constants_that_have_come() -> None:
+    """A kernel takes rows by them: what stands there before may be no row at all."""
+    seen = []
+
+    def note(k: Any, target: Any, index: Any) -> None:
+        seen.append(index.tolist())
+
+    for seed in range(8):
+        device = cuda(Schedule(), seed=seed, pacing=Pacing.NATURAL)
+        main = device.stream(LITMUS_LANES[0])
+        target = device.device_buffer("target", (2,), np.int32, stream=main)
+        index = device.constant("index", np.array([1, 0], np.int32))
+        with device.capture(main, "g"):
+            uses, given = (writes(target),), (index,)
+            device.launch(main, note, "note", step=0, uses=uses, constants=given)
+    assert seen == [[1, 0]] * 8

@@ -11,7 +11,9 @@ from racegate.device.chooser import HoldChooser
 from racegate.device.memory import HostBuffer
 from racegate.device.nodes import Event, Flag
 from racegate.device.protocol import DeadlockError
+from racegate.device.recorder import Version
 from racegate.device.virtual.memo import OpMemo
+from racegate.device.virtual.storage import storage_of
 from racegate.device.virtual.tape import TapedDevice, TapeDivergedError
 from racegate.history.edge import Edge
 from racegate.history.schedule import parse_schedule
@@ -124,6 +126,29 @@ def test_an_answer_that_is_another_ends_it() -> None:
     device.use_chooser(HoldChooser(parse_schedule(["h2d:target@0 until forced"])))
     with pytest.raises(TapeDivergedError):
         device.again(1)
+
+
+@pytest.mark.parametrize("dropped", [frozenset[str](), frozenset({EDGE.name})])
+def test_who_waits_for_an_arrival_waits_for_that_of_this_time(dropped: frozenset[str]) -> None:
+    """A stream that waits before the other one has been given its part, and where it does not."""
+    device = TapedDevice(("sends", "takes"), memo=OpMemo(), dropped=dropped)
+    sends, takes = map(device.stream, ("sends", "takes"))
+    source, target = (device.host_buffer(name, (2,), np.int32) for name in ("source", "target"))
+    middle = device.device_buffer("middle", (2,), np.int32, stream=sends)
+    source.write([1, 2])
+    arrival = Version(event="sent", number=0, lane=sends.index, clock=())
+    poison = landed(target)
+    device.tape.begin()
+    device.wait_arrival(takes, arrival, EDGE, step=0)
+    device.download(takes, target, middle, "back", step=0, rows=2)
+    device.upload(sends, middle, source, step=0, rows=2)
+    device.arrive(sends, arrival)
+    device.tape.end()
+    assert landed(target) == (poison if dropped else [1, 2])
+    for buffer in (middle, target):
+        storage_of(buffer).poison()
+    device.again(1)
+    assert landed(target) == (poison if dropped else [1, 2])
 
 
 def test_a_flag_is_not_on_the_tape() -> None:

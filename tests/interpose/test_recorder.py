@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from hypothesis import given, settings
+import pytest
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from racegate.order.findings import NamedConflict, race_of, races_of
 from racegate.order.memory import Access
-from racegate.order.recorder import Conflict, Recorder, place_of
+from racegate.order.recorder import Recorder, place_of
 
 STREAMS, THREADS, EVENTS, BYTES = 3, 2, 2, 8
 step = st.one_of(
@@ -227,20 +228,55 @@ def test_an_edge_that_is_named_orders_every_pair(
     recorder, _ = run(steps * turns, places)
     for key, conflict in recorder.conflicts.items():
         edge = race_of(conflict, recorder.lanes, buffer="x").edge
-        repaired = [part for place in places for part in _repaired(edge, conflict, steps, place)]
-        again, _ = run([step for step, _ in repaired], [place for _, place in repaired])
-        assert key not in again.conflicts, edge
+        lines = (_line(conflict.first), _line(conflict.second))
+        assert key not in _repaired(edge, lines, steps, places), edge
+
+
+# The wait at the end would order the first pair if it stood before it, and not the second one.
+RECORDED_BETWEEN = [
+    ("issue", 0, 0, 0, 4, True),
+    ("record", 0, 0, 0),
+    ("issue", 0, 0, 4, 4, True),
+    ("host", 0, 0, 4, False),
+    ("host", 0, 4, 4, False),
+    ("sync", 0, 0),
+]
+
+
+@given(st.lists(step, max_size=12))
+@example(RECORDED_BETWEEN)
+def test_the_edge_of_a_cause_orders_all_of_its_pairs(steps: list[tuple[object, ...]]) -> None:
+    recorder, _ = run(steps)
+    found = [NamedConflict(conflict, "x") for conflict in recorder.conflicts.values()]
+    races = races_of(found, recorder.lanes)
+    for cause in {race.cause for race in races if race.cause}:
+        both = zip(recorder.conflicts, races, strict=True)
+        keys = {key for key, race in both if race.cause == cause}
+        assert len(keys) > 1
+        first, second = map(int, LINE.findall(cause)[-2:])
+        left = _repaired(cause, (first, second), steps, [*range(len(steps))])
+        assert not left & keys, cause
 
 
 NEW_EVENT = EVENTS  # which the program does not use
 Placed = tuple[tuple[object, ...], int]
+Key = tuple[str, bool, str, bool]
 
 
 def _repaired(
-    edge: str, conflict: Conflict, steps: list[tuple[object, ...]], place: int
+    edge: str, lines: tuple[int, int], steps: list[tuple[object, ...]], places: list[int]
+) -> set[Key]:
+    """The conflicts of the program with what the advice puts in."""
+    repaired = [part for place in places for part in _advised(edge, lines, steps, place)]
+    again, _ = run([step for step, _ in repaired], [place for _, place in repaired])
+    return set(again.conflicts)
+
+
+def _advised(
+    edge: str, lines: tuple[int, int], steps: list[tuple[object, ...]], place: int
 ) -> list[Placed]:
     """One step of the program with what the advice puts before and behind it."""
-    first, second = (_line(access) for access in (conflict.first, conflict.second))
+    first, second = lines
     if "too late" in edge:
         wait, before = map(int, LINE.findall(edge))
         assert before == second
@@ -284,6 +320,22 @@ def test_a_race_says_where_its_memory_and_its_streams_were_made() -> None:
     assert race.allocated == named.allocated
     lanes = (conflict.first.lane, conflict.second.lane)
     assert [side.made[0][1] for side in (race.first, race.second)] == list(lanes)
+
+
+@pytest.mark.parametrize("line", [5, 6])
+def test_frames_of_libraries_are_shown_where_those_of_the_program_do_not_tell_sides_apart(
+    line: int,
+) -> None:
+    recorder = Recorder()
+    recorder.memory.add(0, 8)
+    host, stream = recorder.add_thread("host"), recorder.add_stream("stream")
+    stacks = [(("program.py", at, "main"), ("caller.py", at, "run")) for at in (5, line)]
+    recorder.issue(host, stream, "a@x:1#1", stacks[0], (), ((0, 8),))
+    recorder.host(host, "b@x:2#1", (*stacks[1], ("top.py", 1, "go")), ((0, 8),), ())
+    (conflict,) = recorder.conflicts.values()
+    race = race_of(conflict, recorder.lanes, buffer="x", within=lambda stack: stack[-1:])
+    shown = (("caller.py", 5, "run"), ("top.py", 1, "go")) if line == 5 else ()
+    assert (*race.first.within, *race.second.within) == shown
 
 
 def test_memory_that_is_no_more_has_no_history() -> None:

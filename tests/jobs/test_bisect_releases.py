@@ -11,12 +11,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from racegate.history.exit_code import ExitCode
+from racegate.history.finding import Verdict
 from racegate.interpose.errors import BadInput
-from racegate.jobs.versions.bisecting import ReleaseRange, bisect_releases
+from racegate.interpose.outcome import Ending
+from racegate.jobs.triage.bisect import Shows
+from racegate.jobs.versions.bisecting import ReleaseRange, asked_release, bisect_releases
 from racegate.jobs.versions.cells import CellReport, ScenarioReport
 from racegate.jobs.versions.faulty import FaultyRange, faulty_range
+from racegate.jobs.versions.programs import program_report
 from racegate.jobs.versions.running import Keep
 from racegate.report.dashboard.versions import render_origin, render_range
+from racegate.targets.program.result import ProgramResult
 
 VERSIONS = tuple(f"1.{number}" for number in range(9))
 
@@ -85,6 +90,26 @@ def test_releases_that_cannot_be_judged_are_passed_over_and_named(tmp_path: Path
     assert (found.good, found.bad, found.between) == ("1.2", "1.5", ("1.3", "1.4"))
     assert found.exit_code == ExitCode.INCONCLUSIVE
     assert "one of 1.3, 1.4, 1.5" in render_origin(found)
+
+
+@pytest.mark.parametrize(
+    ("unmet", "shows"), [((), Shows.GOOD), (("no work", "of children"), Shows.SKIPPED)]
+)
+def test_a_program_that_gives_the_device_no_work_is_not_good(
+    unmet: tuple[str, ...], shows: Shows
+) -> None:
+    result = ProgramResult(
+        scenario="loader.py",
+        device="virtual",
+        verdict=Verdict.INCONCLUSIVE if unmet else Verdict.PROVED,
+        unmet=unmet,
+        ending=Ending.FINISHED,
+        exit_code=0,
+        observations=(),
+    )
+    scenarios = {"loader.py": program_report(result, cpu_s=0.0)}
+    asked = asked_release(CellReport(release="1.0", scenarios=scenarios), ("loader.py",))
+    assert (asked.shows, asked.said) == (shows, "; ".join(unmet) or "no conflict")
 
 
 def test_what_is_kept_is_not_run_again(tmp_path: Path) -> None:

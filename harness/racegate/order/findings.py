@@ -58,7 +58,7 @@ def races_of(
         )
         for one in found
     ]
-    for group in fewest_edges([_gap(one, lanes) for one in found]):
+    for group in fewest_edges([_gap(one) for one in found]):
         if len(group) > 1:
             cause = _common_edge([found[at] for at in group], [races[at] for at in group], lanes)
             for at in group:
@@ -81,11 +81,13 @@ def _nowhere(lane: int) -> Stack:
     return ()
 
 
-def _gap(one: NamedConflict, lanes: Lanes) -> UnorderedInterval:
-    """Of memory that was freed, what orders the one tensor does not keep the other."""
+def _gap(one: NamedConflict) -> UnorderedInterval:
+    """Of memory that was freed, what orders the one tensor does not keep the other. An event orders
+    what its own thread has given the stream, and not what others gave it meanwhile.
+    """
     first, second = one.conflict.first, one.conflict.second
-    streams = (lanes.stream_of(first.lane), lanes.stream_of(second.lane))
-    return UnorderedInterval((*streams, one.reused_at and one.buffer), first.index, second.index)
+    between = (first.lane, second.lane, one.reused_at and one.buffer)
+    return UnorderedInterval(between, first.index, second.index)
 
 
 def _common_edge(found: Sequence[NamedConflict], races: Sequence[Race], lanes: Lanes) -> str:

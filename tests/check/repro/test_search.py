@@ -9,7 +9,7 @@ import pytest
 
 from racegate.check.checker import Checker
 from racegate.check.repro.minimise import FailureSight, _Trials, minimise, with_few_holds
-from racegate.check.repro.search import BUDGET, search
+from racegate.check.repro.search import BUDGET, is_seen_with, search
 from racegate.explore.canonical import canonical_holds
 from racegate.explore.ladder import Noting, Rung, reversals
 from racegate.explore.samplers.pos import PosStepper
@@ -18,6 +18,7 @@ from racegate.faults.catalogue import FAULTS, find_fault
 from racegate.faults.fault import Fault, FaultKind
 from racegate.history.finding import Finding, FindingKind, Verdict, is_seen, signature_of
 from racegate.history.outcome import RunResult
+from racegate.history.run import Run
 from racegate.history.schedule import LATE, Schedule, parse_schedule
 from racegate.oracles.ordering import find_conflicts
 from racegate.scenario.settings import GraphMode
@@ -55,13 +56,16 @@ def test_a_race_that_does_no_harm_is_benign_when_all_classes_were_run() -> None:
 
 def test_a_budget_that_is_used_up_leaves_a_conflict_and_an_estimate() -> None:
     fault = find_fault("accepted-double-remap")
-    result = search(checker("depth-three"), fault=fault, budget=16)
+    made: list[int] = []
+    result = search(checker("depth-three"), fault=fault, budget=16, on_run=made.append)
     assert result.verdict is Verdict.CONFLICT
-    assert result.search is not None
-    assert not result.search.is_complete
-    assert result.search.schedules == 16
-    assert result.search.estimate is not None
-    assert result.search.estimate >= (result.search.classes or 0)
+    found = result.search
+    assert found is not None and found.estimate is not None and found.classes is not None
+    assert not found.is_complete
+    assert made == [*range(1, found.schedules + 1)] == [*range(1, 17)]
+    assert found.estimate >= found.classes
+    left = (found.estimate - found.classes) * found.seconds / found.schedules
+    assert found.seconds_left == pytest.approx(left)
 
 
 def test_reversals_look_at_copy_targets_first() -> None:
@@ -202,6 +206,29 @@ def test_what_a_user_sees_stays_what_a_user_sees(*, was_seen: bool) -> None:
         for kind in (FindingKind.CONFLICT, FindingKind.LOSS)
     }
     assert shown == {FindingKind.CONFLICT: not was_seen, FindingKind.LOSS: True}
+
+
+def test_a_failure_is_gone_on_with_where_a_user_sees_it_or_what_is_beside_it() -> None:
+    def found(*kinds: FindingKind) -> list[Finding]:
+        return [Finding(kind=kind, signature=kind.value, message="") for kind in kinds]
+
+    race, loss = FindingKind.CONFLICT, FindingKind.LOSS
+    assert is_seen_with(race.value, found(race, loss))
+    assert not is_seen_with(race.value, found(race)) and not is_seen_with(race.value, found(loss))
+
+
+@pytest.mark.parametrize("is_audited", [False, True])
+def test_the_first_run_of_a_search_is_audited_and_all_others_share(*, is_audited: bool) -> None:
+    noted: list[tuple[bool, bool]] = []
+
+    class Noting(Checker):
+        def execute(self, **given: Any) -> Run:
+            noted.append((given["is_audited"], given["memo"] is not None))
+            return super().execute(**given)
+
+    fault = find_fault("accepted-copy-after-row-move")
+    search(Noting(scenario(fault.scenarios[0])), fault=fault, is_audited=is_audited)
+    assert noted == [(is_audited, not is_audited), (False, True)]
 
 
 def test_the_smallest_case_shows_a_wrong_value_if_it_has_to() -> None:

@@ -90,12 +90,12 @@ class OpsObject(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Listener(HoldChooser):
-    """Holds nothing, and hears everything."""
+    """Holds nothing, and hears everything. recorder: of the device that it listens to"""
 
-    def __init__(self) -> None:
+    def __init__(self, recorder: Recorder) -> None:
         super().__init__(EAGER)
         self.has_holds = self.watches_accesses = True
-        self.recorder: Recorder | None = None
+        self._recorder = recorder
         self.points: list[PointEntry] = []
         self.aliases: dict[str, int] = {}
 
@@ -106,8 +106,7 @@ class _Listener(HoldChooser):
         return None
 
     def reach(self, point: str) -> bool:
-        assert self.recorder is not None
-        self.points.append(PointEntry(name=point, place=len(self.recorder.events)))
+        self.points.append(PointEntry(name=point, place=len(self._recorder.events)))
         return False
 
 
@@ -123,11 +122,10 @@ class Operations:
 
 def list_operations(subject: Subject, fault: Fault | None) -> Operations:
     """Runs the scenario once, eagerly."""
-    listener = _Listener()
     settings = RunSettings(fault=fault)
     device = virtual_device(VirtualDevice, subject.lanes, settings)
+    listener = _Listener(device.recorder)
     device.use_chooser(listener)
-    listener.recorder = device.recorder
     run = subject.run_on(device, settings, limit=limited_memory())
     return Operations(
         run=run,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import msgspec
 
@@ -142,6 +143,11 @@ def search(
     return result
 
 
+def is_seen_with(signature: str, findings: Sequence[Finding]) -> bool:
+    """Whether a user sees something wrong in a run that has this failure, or another beside it."""
+    return is_seen(findings) and any(one.signature == signature for one in findings)
+
+
 class FailureSighting(msgspec.Struct, frozen=True, kw_only=True):
     """What came of looking for a run in which a user sees what is wrong: the run under holds, None
     if none was found, how many schedules were run for it, and whether those were all there are.
@@ -159,10 +165,7 @@ def seen_by_user(
 
     signature: of the failure that is gone on with
     """
-
-    def is_wanted(findings: Sequence[Finding]) -> bool:
-        return is_seen(findings) and any(one.signature == signature for one in findings)
-
+    is_wanted = partial(is_seen_with, signature)
     subject = CheckSubject(checker, fault, is_audited=False, is_wrong=is_wanted)
     climbed = climb(subject, lanes=checker.lanes, budget=budget, seed=seed)
     if climbed.wrong is None:

@@ -90,13 +90,15 @@ class ProgramHistory:
 
 
 def word_of(result: ProgramResult) -> str:
-    """The worst verdict of all findings, `no conflict`, or how the recorded run ended."""
+    """The worst verdict of all findings, `no conflict`, how the recorded run ended, or why it says
+    nothing of the program.
+    """
     if result.ending is not Ending.FINISHED:
         return str(result.ending)
     if result.changes:
         return Verdict.DIVERGENT
     if not result.findings:
-        return SILENT
+        return "; ".join(result.unmet) or SILENT
     words = {finding.verdict for finding in result.findings} - {None} or {Verdict.CONFLICT}
     return next(word for word in RACY if word in words)
 

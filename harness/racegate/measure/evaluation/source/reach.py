@@ -110,8 +110,11 @@ def _count(alike: Counter[str], name: str) -> int:
 
 
 def is_in_function(mutant: SourceMutant) -> bool:
-    """Whether a call executes it: scopes of classes begin with a capital letter."""
-    return mutant.edit.scope.rpartition(".")[2].lstrip("_")[:1].islower()
+    """Whether a call executes it, as all that is in C: scopes of classes begin with a capital
+    letter.
+    """
+    name = mutant.edit.scope.rpartition(".")[2].lstrip("_")
+    return mutant.file.endswith(".c") or name[:1].islower()
 
 
 class LineRecorder:

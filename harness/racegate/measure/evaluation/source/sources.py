@@ -34,12 +34,11 @@ class Source(StrictStruct, frozen=True):
     elsewhere: tuple[str, ...] = ()
 
 
-def _room(name: str, *more_tests: str, without: tuple[str, ...] = ()) -> Source:
+def _room(name: str, *more_tests: str) -> Source:
     return Source(
         name=name,
         folders=(f"harness/racegate/{name}",),
         tests=(f"tests/{name}", *more_tests),
-        without=without,
     )
 
 
@@ -86,12 +85,21 @@ SOURCES = {
         ),
         _room("scenario"),
         _room("history", "tests/check", "tests/report", "tests/jobs/test_ratchet.py"),
-        _room(
-            "device",
-            "tests/oracles/test_ownership.py",
-            "tests/explore/test_dpor.py",
-            "tests/check/test_meeting.py",
+        Source(
+            name="device",
+            folders=("harness/racegate/device",),
+            tests=(
+                "tests/device",
+                "tests/oracles/test_ownership.py",
+                "tests/explore/test_dpor.py",
+                "tests/check/test_meeting.py",
+            ),
             without=("cuda/torch.py", "litmus.py"),
+            elsewhere=(
+                "tests/device/test_compiled_kernels.py",
+                "tests/check/test_checkpoint.py",
+                "tests/kernels",
+            ),
         ),
         Source(
             name="oracles",
