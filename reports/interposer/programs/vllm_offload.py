@@ -10,6 +10,7 @@ import torch
 import vllm_release
 
 vllm_release.name_compiled_parts()
+vllm_release.be_on_cuda()
 from racegate.interpose import observe
 
 torch.set_num_threads(1)
