@@ -154,7 +154,7 @@ def same(name: str, *args: np.ndarray, **scalars: int) -> None:
 def test_each_kernel_in_c_does_the_work_of_some_run_itself(
     forgotten: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else one that always leaves it to its eager twin would go unnoticed: all is right, and slow."""
+    """Else one that always leaves it to its eager twin goes unnoticed: all is right, and slow."""
     left, done = list[str](), set[str]()
 
     def told(name: str, kernel: Kernel) -> Kernel:
