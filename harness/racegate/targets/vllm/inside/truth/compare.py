@@ -393,9 +393,7 @@ class Truth:
     def _padding(self, step: int, values: Values) -> None:
         """Where attention writes the tokens that pad a captured graph: nowhere."""
         tokens = sum(row.tokens for row in self._steps.get(step, {}).values())
-        slots: Any = {
-            name: of for name, of in values.items() if tokens and name.startswith("slots")
-        }
-        for group, places in slots.items():
-            where, true = f"behind token {tokens}, {group}", [NOWHERE] * len(places[tokens:])
-            self._same(step, "padded graph.slots", where, places[tokens:], true)
+        for group in [name for name in values if name.startswith("slots") and tokens]:
+            places: Any = values[group]
+            where, behind = f"behind token {tokens}, {group}", places[tokens:]
+            self._same(step, "padded graph.slots", where, behind, [NOWHERE] * len(behind))
