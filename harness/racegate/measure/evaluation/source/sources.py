@@ -150,7 +150,8 @@ SOURCES = {
             ),
             elsewhere=_named(
                 "tests/interpose",
-                *("test_program.py", "test_interpose_litmus.py", "test_memory.py"),
+                *("test_runtime_calls.py", "test_program.py", "test_interpose_litmus.py"),
+                "test_memory.py",
                 *("test_interpose_search.py", "test_no_gpu.py"),
             ),
         ),
