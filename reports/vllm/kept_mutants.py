@@ -23,6 +23,7 @@ HERE = Path(__file__).parent
 WORDS = {"CHANGED": "a changed value", "NEW": "a new conflict", "no": "no end"}
 NO_EDIT = "SyntaxError"  # of what an operator made that has been mended: it is no mutant
 UNREAD = "nobody has looked"
+ALIKE = "the same value in every scenario"  # as the release's own expression has
 # By runner and seed.
 NOTES = {
     ("v1", 2): """Observations were chosen by the survivors of seed 0 before this sample was
@@ -57,7 +58,7 @@ Of those that matter **{killed} of {matter} are noticed ({score:.1f} %)**, {else
 other settings alone{settings}.
 {equivalent} change nothing, {unedited} more could not be edited while the engine runs. What those
 that are missed lack: {lacks}.
-Without those that lack another configuration it is {killed} of {shown} ({shown_score:.1f} %).
+Without those that lack another configuration it is {killed} of {shown} ({shown_score:.1f} %).{run}
 {note}
 
 | what noticed it | mutants |
@@ -70,6 +71,9 @@ Without those that lack another configuration it is {killed} of {shown} ({shown_
 |---|---|---|---|
 {missed}
 """
+RUN = """ {alike} of the missed never had another value than the release's own expression, in any
+scenario and setting: these statements are run, the mistakes are not. Of those that are run it is
+{killed} of {run} ({score:.1f} %)."""
 
 
 class JudgedMutant(msgspec.Struct, frozen=True):
@@ -105,6 +109,10 @@ def main() -> None:
         for key, one in _lines(path).items():
             if one.fate == "killed" and known[key].fate == "survived":
                 known[key] = msgspec.structs.replace(one, settings=settings)
+            elif one.how != ALIKE:  # whoever missed it has run it
+                known[key] = msgspec.structs.replace(
+                    known[key], how=known[key].how.replace(ALIKE, "")
+                )
     given.file.with_suffix(".md").write_text(page(list(known.values()), given))
 
 
@@ -134,6 +142,7 @@ def page(found: Sequence[JudgedMutant], given: argparse.Namespace) -> str:
     others = Counter(one.settings for one in killed if one.settings)
     matter = len(killed) + len(missed)
     shown = matter - lacks["configuration"]
+    alike = sum(one.how == ALIKE for one in missed)
     by = Counter(one.how.partition(" ")[0] for one in killed)
     rows = sorted(missed, key=lambda one: (one.file, one.line))
     text = PAGE.format(
@@ -158,6 +167,14 @@ def page(found: Sequence[JudgedMutant], given: argparse.Namespace) -> str:
         unedited=len(found) - len(judged),
         lacks=", ".join(f"{what} ({count})" for what, count in sorted(lacks.items())),
         shown=shown,
+        run=RUN.format(
+            alike=alike,
+            killed=len(killed),
+            run=matter - alike,
+            score=100 * len(killed) / (matter - alike),
+        )
+        if alike
+        else "",
         shown_score=100 * len(killed) / shown,
         by="\n".join(f"| {WORDS[what]} | {count} |" for what, count in by.most_common()),
         missed="\n".join(_row(one, missing.get(one.looks, UNREAD)) for one in rows),

@@ -6,7 +6,7 @@ from racegate.faults.catalogue import FAULTS, VARIANTS
 from racegate.report.fault_page import fault_page
 from repository import ROOT
 
-CAUSES_TOLD = 66
+CAUSES_TOLD = 67
 
 
 def test_the_page_is_not_stale() -> None:

@@ -58,6 +58,12 @@ def test_every_feature_has_a_name_of_its_own_and_a_reason() -> None:
     assert all(feature.why for feature in FEATURES)
 
 
+@pytest.mark.parametrize(("ranks", "said"), [(1, "one"), (2, "several"), (4, "several")])
+def test_one_rank_is_not_several(ranks: int, said: str) -> None:
+    engine = msgspec.structs.replace(DEFAULT_ENGINE, ranks=ranks)
+    assert settings_of(msgspec.structs.replace(drawn(0), engine=engine))["ranks"] == said
+
+
 def test_needs_name_settings_and_values_that_exist() -> None:
     values: dict[str, set[str]] = {}
     for index in range(400):

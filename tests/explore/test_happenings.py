@@ -106,6 +106,21 @@ def _check_row(draw: Random) -> None:
     assert steps.accepts_some(run) == (is_decode and 1 < one.accepted <= drafts)
 
 
+@pytest.mark.parametrize("is_decode", [False, True])
+@pytest.mark.parametrize("accepted", [1, 2])
+@pytest.mark.parametrize("row", [0, 1])
+@pytest.mark.parametrize("step", [1, 2])
+def test_a_row_moves_after_a_high_count_in_the_step_behind_it(
+    *, is_decode: bool, accepted: int, row: int, step: int
+) -> None:
+    run = facts(
+        issued(0, entry(0, is_decode=is_decode, accepted=accepted)),
+        issued(step, entry(step, row=row)),
+    )
+    asked = (is_decode, accepted, row, step)
+    assert steps.moves_with_high_count(run) == (asked == (True, 2, 1, 1))
+
+
 @pytest.mark.parametrize("k", [0, 1, 2])
 @pytest.mark.parametrize("tokens", [1, 2, 3, 4])
 def test_a_chunk_has_the_width_of_a_row_only_where_there_are_drafts(k: int, tokens: int) -> None:

@@ -48,7 +48,8 @@ def first_divergence(scenario: str, fault: Fault, schedule: Schedule) -> Finding
         result = eager_result(scenario, fault.name)
     else:
         result = checker(scenario).run(schedule=schedule, fault=fault)
-    found = [f for f in result.findings if f.kind in (FindingKind.DIVERGENCE, FindingKind.MISMATCH)]
+    kinds = (FindingKind.DIVERGENCE, FindingKind.MISMATCH, FindingKind.PAGE)
+    found = [f for kind in kinds for f in result.findings if f.kind is kind]
     return found[0] if found else None
 
 

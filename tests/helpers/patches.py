@@ -75,6 +75,8 @@ PROGRAM = (
           attributes=("_engine_run_backward",), why="it has the function too"),
     Patch(by="interpose.program.install", owner="torch._C", attributes=("_cuda_memorySnapshot",),
           why="the program's own frames asked for memory, and not ours"),
+    Patch(by="interpose.program.install", owner="torch.storage.UntypedStorage",
+          attributes=("resize_",), why="whose memory it is from now on is noted"),
     Patch(by="interpose.compiling", owner="torch", attributes=("compile",),
           releases="torch, where regions run as plain Python", why="the verdict says so"),
     Patch(by="interpose.compiling",

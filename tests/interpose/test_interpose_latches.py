@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import weakref
+from functools import partial
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -130,6 +133,21 @@ class Program:
     @property
     def ran(self) -> list[object]:
         return [item for item in self.gpu.ran if isinstance(item, str)]
+
+
+class _Tensor:
+    """Something that an operation is given."""
+
+
+def test_what_a_held_operation_was_given_may_be_freed_and_its_memory_given_to_others() -> None:
+    program = Program(Hold(op="op@x:1#1", until="forced"))
+    tensor = _Tensor()
+    alive, lane = weakref.ref(tensor), program.lane_of[0]
+    program.queue.submit("op@x:1#1", lane, 1, program.lanes.clock(lane), partial(id, tensor))
+    program.queue.issued()
+    del tensor
+    assert program.queue.has_pending()
+    assert alive() is None
 
 
 actions = st.one_of(

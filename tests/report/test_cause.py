@@ -63,6 +63,10 @@ def test_the_first_screen_says_it_all(name: str) -> None:
         assert account.cause.other is not None and account.cause.other in account.impact
         assert "let all ranks decide" in on_a_terminal(name)
         return
+    if account.first is None:  # what nobody has written has no pair
+        assert account.cause.signature == "page/unfilled/kernel"
+        assert account.cause.message in on_a_terminal(name)
+        return
     assert account.first is not None and account.second is not None
     assert account.buffer is not None and account.places
     said = [account.buffer, account.first.name, account.second.name, account.impact]

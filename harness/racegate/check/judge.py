@@ -29,11 +29,16 @@ from racegate.history.stats import Stats, cut_off, make_stats, unmet_expectation
 from racegate.history.trace import Conflict, HoldOutcome
 from racegate.history.verdict import facts_of, tried_by_hand, unrealised, verdict_of
 from racegate.oracles.counts import find_miscounts
-from racegate.oracles.findings import from_conflicts, from_losses, from_misowned
+from racegate.oracles.findings import (
+    from_conflicts,
+    from_losses,
+    from_misowned,
+    from_wrong_pages,
+)
 from racegate.oracles.invariants import Violation
 from racegate.oracles.losslessness import Loss, find_losses
 from racegate.oracles.ordering import has_unordered_query
-from racegate.oracles.ownership import find_misowned
+from racegate.oracles.ownership import WrongPage, find_misowned
 from racegate.oracles.ranks import find_disagreements, find_wrong_pair
 from racegate.oracles.recall import Recall
 from racegate.oracles.stepwise import Divergence
@@ -137,6 +142,7 @@ class Judge:
         return [
             *about(Oracle.ORDERING, ask=lambda: from_conflicts(conflicts, run)),
             *about(Oracle.OWNERSHIP, ask=lambda: from_misowned(find_misowned(run.trace))),
+            *about(Oracle.OWNERSHIP, ask=lambda: from_wrong_pages(self._pages(run, recall))),
             *about(Oracle.INVARIANTS, ask=lambda: from_mismatch(find_wrong_pair(run.trace))),
             *about(Oracle.STEPWISE, ask=lambda: self._left_reference(run, recall)),
             *about(Oracle.INVARIANTS, ask=lambda: from_violations(self._violations(run, recall))),
@@ -150,6 +156,10 @@ class Judge:
         return from_divergence(self._divergence(run, recall)) or from_end(
             run.result, steps=reference.steps, finished=reference.finished
         )
+
+    def _pages(self, run: Run, recall: Recall) -> list[WrongPage]:
+        expected = self._expected
+        return recall.wrong_pages(run, expected.scenario, expected.plain)
 
     def _violations(self, run: Run, recall: Recall) -> list[Violation]:
         scenario = self._expected.scenario

@@ -10,7 +10,6 @@ from typing import NamedTuple
 import numpy as np
 
 from racegate.device.protocol import Device
-from racegate.engine.cache.carriers import make_carrier
 from racegate.engine.cache.fresh_blocks import BlockZeroing
 from racegate.engine.cache.pools import pools_of
 from racegate.engine.cache.store import NoStore, PrefixStore
@@ -74,7 +73,7 @@ def make_runner(
     fresh = layout.zeroing(pools) if engine.zeroing is Zeroing.FRESH else BlockZeroing()
     store: PrefixStore | NoStore = NoStore()
     if engine.cache_mode is CacheMode.OFFLOAD:
-        store = PrefixStore(setup, pools, make_carrier(setup, parts.cache.unconfirmed()))
+        store = PrefixStore(setup, pools, parts.cache.carrier(setup))
     grammar_masks = _grammar_masks(setup, parts)
     draft_weights = layout.draft_weights() if engine.draws_drafts else DraftWeights()
     laid_out = layout.laid_out(count_path, draft_weights)

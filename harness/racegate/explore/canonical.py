@@ -29,8 +29,8 @@ def canonical_holds(steps: Sequence[Transition], *, fine: bool) -> Schedule:
             overtaken[later] = max(earlier, overtaken.get(later, -1))
     holds = []
     held_until: dict[int, int] = {}
-    for place in sorted(overtaken):
-        step, until = steps[place], overtaken[place]
+    for place, until in overtaken.items():  # by place, as the pairs are
+        step = steps[place]
         # First in, first out: an operation held as long before this one on its stream holds it too.
         if held_until.get(step.process, -1) < until:
             held_until[step.process] = until

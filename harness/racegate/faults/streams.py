@@ -4,12 +4,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Sequence, Set
 
 import numpy as np
 
 from racegate.device.protocol import Device, Event, HostBuffer, Stream
-from racegate.engine.cache.carriers import StepSave, UnconfirmedSaves
+from racegate.engine.cache.carriers import (
+    Carrier,
+    NicCarrier,
+    StepSave,
+    UnconfirmedSaves,
+    carrier_with,
+)
 from racegate.engine.cache.fresh_blocks import FreshBlocks
 from racegate.engine.cache.parts import CacheParts
 from racegate.engine.cache.pools import Pools
@@ -19,6 +25,7 @@ from racegate.engine.rows.parts import RowParts
 from racegate.engine.scheduling.parts import SchedulingParts
 from racegate.engine.state import edges
 from racegate.engine.state.blocks import Key
+from racegate.engine.state.lanes import Lane
 from racegate.engine.state.plan import StepPlan
 from racegate.engine.state.setup import Setup
 from racegate.engine.state.tracked import Tracked
@@ -93,6 +100,35 @@ class CountedSaves(UnconfirmedSaves):
         """One more."""
         super().add(saving, done)
         self._posted.append(done)
+
+
+def counts_completions(setup: Setup) -> Carrier:
+    """The carrier of a scenario, with completions that are counted."""
+    return carrier_with(setup, CountedSaves())
+
+
+class LateCarrier(NicCarrier):
+    """Saves are posted a plan later than they could be, behind everything that is issued by then,
+    and awaited at once: no access is left without an order.
+    """
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup, UnconfirmedSaves(), loading=Lane.LOAD, saving=Lane.SAVE)
+        self._compute = setup.compute
+        self._issued, self._stored = setup.device.event("issued"), setup.device.event("stored")
+        self._late: list[tuple[StepSave, Callable[[], None], Event]] = []
+
+    def free(self, plan: StepPlan, loads: Set[Key]) -> None:
+        """Posts what was left by the step before the last one."""
+        device = self._device
+        for save, copies, _ in self._late:
+            device.record(self._compute, self._issued)
+            device.wait_host(self._issued, edges.SAVE_POSTED, step=save.step)
+            copies()
+            device.record(self.saving, self._stored)
+            device.wait_host(self._stored, edges.SAVE_CONFIRMED, step=plan.step)
+        self._late, self._unposted = self._unposted, []
+        super().free(plan, loads)
 
 
 FAULTS = (
@@ -291,7 +327,7 @@ TIERS = (
         summary="a completion is taken for that of another transfer: only their number counts",
         expect="inputs.state",
         scenarios=("offload-nic-zeroed",),
-        parts=the_parts(cache=CacheParts(unconfirmed=CountedSaves)),
+        parts=the_parts(cache=CacheParts(carrier=counts_completions)),
         holds={"offload-nic-zeroed": ("d2h:save.state.0.A@1 until h2d:load.state.0.C@5",)},
     ),
     Fault(
@@ -328,5 +364,20 @@ TIERS = (
         scenarios=("offload-nic-lost",),
         drops=frozenset({edges.LOAD_CONFIRMED.name}),
         holds={"offload-nic-lost": ("h2d:load.state.0.B@4 until kernel:layer.0@7",)},
+    ),
+    Fault(
+        name="store-posted-after-reuse",
+        number=67,
+        kind=FaultKind.LOGIC,
+        needs=HP,
+        origin="vllm#48596, #29870",
+        summary="a store is posted, in order, when its blocks are the next request's already",
+        expect="owner",
+        note=(
+            "Everything is waited for, and nobody hits the prefix in this script: only whose the "
+            "blocks are shows that the store keeps another request's pages under its key."
+        ),
+        scenarios=("offload-nic-preempted",),
+        parts=the_parts(cache=CacheParts(carrier=LateCarrier)),
     ),
 )

@@ -48,6 +48,8 @@ class FindingKind(StrEnum):
     CONFLICT: two accesses that nothing orders, so that some schedule turns them round
     DIVERGENCE: a value that is not the reference's
     OWNERSHIP: a value of another request or step where this one's was meant
+    PAGE: a copy between tiers of memory that meets a block of another owner, or at a wrong time,
+        although everything was waited for
     INVARIANT: a law of the runner that does not hold
     LOSS: delivered tokens that plain decoding does not give
     DEADLOCK: a wait that nothing can end
@@ -61,6 +63,7 @@ class FindingKind(StrEnum):
     CONFLICT = "conflict"
     DIVERGENCE = "divergence"
     OWNERSHIP = "ownership"
+    PAGE = "page"
     INVARIANT = "invariant"
     LOSS = "loss"
     DEADLOCK = "deadlock"
@@ -122,6 +125,7 @@ ALL_ORACLES = frozenset(Oracle)
 ORACLE_OF = {
     FindingKind.CONFLICT: Oracle.ORDERING,
     FindingKind.OWNERSHIP: Oracle.OWNERSHIP,
+    FindingKind.PAGE: Oracle.OWNERSHIP,
     FindingKind.DIVERGENCE: Oracle.STEPWISE,
     FindingKind.INVARIANT: Oracle.INVARIANTS,
     FindingKind.LOSS: Oracle.LOSSLESSNESS,

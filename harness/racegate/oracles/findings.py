@@ -13,6 +13,7 @@ from racegate.history.run import Run
 from racegate.history.trace import Conflict, Misowned
 from racegate.oracles.losslessness import Loss
 from racegate.oracles.missing_edge import edge_finder, label
+from racegate.oracles.ownership import PageMistake, WrongPage
 
 
 def from_conflicts(conflicts: Sequence[Conflict], run: Run) -> list[Finding]:
@@ -104,6 +105,63 @@ def from_misowned(misowned: Sequence[Misowned]) -> list[Finding]:
             actual=None if seen.actual is None else list(seen.actual),
         )
     return list(findings.values())
+
+
+# What an operation does to a page, and what to do about it.
+_PAGES = {
+    PageMistake.ANOTHERS: "means a page of request {request} in {buffer} block {block}, and meets "
+    "{found}: copy what the plan of the step gives the request",
+    PageMistake.GIVEN_BACK: "comes to {buffer} block {block} for request {request}, which has "
+    "given it back before{to}: let a page go on when its copy is done",
+    PageMistake.ZEROED: "zeroes {buffer} block {block}, which a copy has filled for request "
+    "{request} in the same step: zero it before",
+    PageMistake.EARLY: "reads {buffer} block {block} for request {request} before {other} "
+    "writes it: copy behind the kernels of the step",
+    PageMistake.UNFILLED: "reads {buffer} block {block} for request {request}, and no copy has "
+    "brought there what the step goes on from: load it before",
+}
+_PAGE_HAZARDS = {
+    PageMistake.ANOTHERS: Hazard.VALUE_OF_ANOTHER,
+    PageMistake.GIVEN_BACK: Hazard.REUSE,
+}
+
+
+def from_wrong_pages(wrong: Sequence[WrongPage]) -> list[Finding]:
+    """One finding per (mistake, kind of operation): all pools of a request share it."""
+    findings: dict[str, Finding] = {}
+    for seen in wrong:
+        kind = label(seen.op).partition(":" if seen.mistake is PageMistake.UNFILLED else ".")[0]
+        found = signature("page", seen.mistake, kind)
+        if found not in findings:
+            findings[found] = _from_page(seen, found)
+    return list(findings.values())
+
+
+def _from_page(seen: WrongPage, found: str) -> Finding:
+    tag = seen.found
+    owner = None if tag is None else (tag.request, tag.step)
+    message = _PAGES[seen.mistake].format(
+        request=seen.request,
+        buffer=seen.buffer,
+        block=seen.block,
+        other=seen.other or "a kernel of the step",
+        found="nobody's" if owner is None else f"that of {_owner(owner)}",
+        to="" if owner is None else f" to {_owner(owner)}",
+    )
+    return Finding(
+        kind=FindingKind.PAGE,
+        signature=found,
+        hazard=_PAGE_HAZARDS.get(seen.mistake, Hazard.WRONG_VALUE),
+        message=f"{seen.op} {message}, whoever waits for it",
+        buffer=seen.buffer,
+        op=seen.op,
+        other=seen.other,
+        step=seen.step,
+        request=seen.request,
+        field="owner",
+        expected=[seen.request, seen.step],
+        actual=None if owner is None else list(owner),
+    )
 
 
 def from_losses(losses: Sequence[Loss]) -> list[Finding]:

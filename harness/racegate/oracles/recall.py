@@ -7,13 +7,16 @@ does not depend on the rest of the run.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from racegate.history.observe import Observation
-from racegate.history.trace import Conflict, Misowned, Trace
+from racegate.history.observe import Boundary, Observation, of_rank
+from racegate.history.run import Run
+from racegate.history.trace import Conflict, Misowned, Trace, TraceEvent
 from racegate.oracles.invariants import Violation, find_violations
 from racegate.oracles.ordering import find_conflicts
+from racegate.oracles.ownership import WrongPage, find_wrong_pages
 from racegate.oracles.stepwise import Divergence, find_divergence
+from racegate.scenario.settings import CacheMode
 from racegate.scenario.spec import OwnScenario
 
 
@@ -21,7 +24,8 @@ class Recall:
     """Asks oracles of one scenario, run after run; of each run, about what is new."""
 
     def __init__(self) -> None:
-        self._ordered: tuple[tuple[object, ...], list[Conflict]] | None = None
+        self._ordered: tuple[tuple[TraceEvent, ...], list[Conflict]] | None = None
+        self._paged: tuple[tuple[object, ...], list[WrongPage]] | None = None
         self._compared: Sequence[Observation] = ()
         self._divergence: Divergence | None = None
         self._agreed = 0
@@ -30,10 +34,22 @@ class Recall:
 
     def conflicts(self, trace: Trace) -> list[Conflict]:
         """See find_conflicts, which does not look at owners."""
-        events = tuple([event for event in trace.events if type(event) is not Misowned])
+        events = _unowned(trace)
         if self._ordered is None or self._ordered[0] != events:
             self._ordered = (events, find_conflicts(trace))
         return self._ordered[1]
+
+    def wrong_pages(
+        self, run: Run, scenario: OwnScenario, plain: Mapping[str, Sequence[int]]
+    ) -> list[WrongPage]:
+        """See find_wrong_pages, which does not look at values either."""
+        if scenario.engine.cache_mode is not CacheMode.OFFLOAD:
+            return []
+        plans = [o for o in of_rank(run.observations) if o.boundary is Boundary.SCHEDULED]
+        told = (_unowned(run.trace), [(o.detail["taking"], o.detail["computed"]) for o in plans])
+        if self._paged is None or self._paged[0] != told:
+            self._paged = (told, find_wrong_pages(told[0], plans, scenario, plain))
+        return self._paged[1]
 
     def divergence(
         self, actual: Sequence[Observation], expected: Sequence[Observation]
@@ -55,6 +71,11 @@ class Recall:
         self._violations = self._violations[:shared] + new
         self._looked_at = observed
         return [violation for found in self._violations for violation in found]
+
+
+def _unowned(trace: Trace) -> tuple[TraceEvent, ...]:
+    """What a trace says of orders: whose values were read is another question."""
+    return tuple([event for event in trace.events if type(event) is not Misowned])
 
 
 def _shared(one: Sequence[Observation], other: Sequence[Observation]) -> int:

@@ -50,7 +50,7 @@ NOT_BELIEVED = {
     "garbage": "line 1 is 'INFO 12:00:01 loading weights'.*Standard output is for the protocol",
     "binary": "line 1 is .*Standard output is for the protocol only",
     "empty_line": "line 1 is ''",
-    "huge_line": r"a line of more than 2 MiB, which begins with b'\[\[\[",
+    "huge_line": r"a line of more than 2 MiB, which begins with b'\[{80}'",
     "unknown_field": "unknown field `surprise`",
     "unknown_line": "nonsense",
     "wrong_id": "line 1 answers question 3, asked was 2",

@@ -18,8 +18,9 @@ from racegate.targets.common.search import Effect, LandingSearch, search
 from racegate.targets.common.sensitivity import Pulse
 from racegate.targets.common.wire import Observed, ReleaseRun
 from racegate.targets.program.explore import Pairs
-from racegate.targets.program.judge import ProgramTarget
+from racegate.targets.program.judge import CHILDREN_WORK, NO_WORK, ProgramTarget, unjudged
 from racegate.targets.program.launch import Program
+from racegate.targets.program.ranks import LOST
 from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.wire import ModelRunner, StateMode
 
@@ -169,3 +170,21 @@ def searched(engine: Drawn) -> LandingSearch[Outcome]:
     target = ProgramTarget(DrawnDevice(engine), PROGRAM)  # type: ignore[arg-type]
     base = target.run(Plan())
     return search(target, base, Pairs(), runs_max=64)
+
+
+@pytest.mark.parametrize("work", [None, 0, 3])
+@pytest.mark.parametrize("of_children", [0, 2])
+@pytest.mark.parametrize("lost", [0, 1])
+@pytest.mark.parametrize("ending", [Ending.FINISHED, Ending.LOST])
+def test_what_nobody_judged_of_a_program_is_said_with_how_much_it_is(
+    work: int | None, of_children: int, lost: int, ending: Ending
+) -> None:
+    ended = Outcome(
+        ending=ending,
+        work=work,
+        work_of_children=of_children,
+        not_seen={LOST: lost} if lost else {},
+    )
+    said = {NO_WORK: work == 0, f"{CHILDREN_WORK}: 2": of_children, f"{LOST}: 1": lost}
+    expected = [reason for reason, is_so in said.items() if is_so]
+    assert list(unjudged(ended)) == (expected if ending is Ending.FINISHED else [])

@@ -151,6 +151,8 @@ def test_what_a_request_is_sampled_with_forbids_no_token_of_its_own(
     assert set(own) <= set(asked.get("allowed_token_ids", own))
     assert set(own).isdisjoint(asked.get("stop_token_ids", ()))
     assert set(own).isdisjoint(word[-1] for word in words_of(own))
+    named = asked.get("logprob_token_ids", ())
+    assert set(named) <= set(own) and (not named or len(named) == asked["logprobs"])
     assert not is_drafted or not asked.keys() & {"min_p", "logit_bias"}
 
 

@@ -47,17 +47,26 @@ def test_a_step_of_the_first_runner_is_a_replay_if_no_forward_pass_ran(
 ) -> None:
     hollow: Any = Counted()
     seen = watch(3)
+    read: list[dict[str, torch.Tensor]] = []
 
     def forward(input_ids: Any, positions: Any) -> str:
         hollow.forwards += runs
         return "hidden"
 
-    runner: Any = SimpleNamespace(_model_forward=forward)
+    table = SimpleNamespace(slot_mapping=SimpleNamespace(gpu=torch.tensor([40, 41, 42, -1, 99])))
+    runner: Any = SimpleNamespace(
+        _model_forward=forward,
+        input_batch=SimpleNamespace(block_table=SimpleNamespace(block_tables=[table])),
+        seq_lens=torch.tensor([5, 0]),
+        query_start_loc=torch.tensor([0, 3, 3]),
+    )
+    seen.inner_on_device = lambda name, tensors: read.append(tensors)
     watch_replays(seen, runner, hollow)
     given = Batch([7, 8, 9, 0])
     assert runner._model_forward(input_ids=given, positions=Batch([1, 2, 3, 0])) == "hidden"
     assert seen.counters == {"graph_replays": replays, "padded_rows": replays}
     assert hollow.seen == [("inputs of the model", [7, 8, 9, 0], [1, 2, 3, 0])] * replays
+    assert [each["slots 0"].tolist() for each in read] == [[40, 41, 42, -1]] * replays
 
 
 def test_the_second_runner_replays_what_its_buffers_hold() -> None:
@@ -88,7 +97,7 @@ def test_the_second_runner_replays_what_its_buffers_hold() -> None:
     ((name, read),) = given
     assert name == "padded graph"
     assert {key: value.tolist() for key, value in read.items() if len(value)} == {
-        "slots": [[40, 41, 42, -1]], "seq_lens": [5, 0], "query_start": [0, 3, 3],
+        "slots 0": [40, 41, 42, -1], "seq_lens": [5, 0], "query_start": [0, 3, 3],
     }  # fmt: skip
     assert seen.counters == {"graph_replays": 1, "padded_rows": 1}
     assert [name for name, *_ in hollow.seen] == ["inputs of the model", "inputs of the drafter"]

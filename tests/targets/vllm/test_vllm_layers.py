@@ -24,6 +24,9 @@ class Notes:
     def inner_on_device(self, name: str, tensors: dict[str, Any], **known: object) -> None:
         self.inner.append((name, tensors, known))
 
+    def on_host_now(self, tensors: dict[str, Any]) -> dict[str, object]:
+        return {name: tensor.tolist() for name, tensor in tensors.items()}
+
 
 class Metadata:
     """Of two prefills and one row with drafts; what is behind is nobody's."""
@@ -32,6 +35,10 @@ class Metadata:
         vars(self).update(num_prefills=2, num_decodes=0, num_spec_decodes=1, max_query_len=9)
         vars(self).update(num_prefill_tokens=11, num_decode_tokens=0, num_spec_decode_tokens=4)
         vars(self).update(changed)
+
+
+class CommonAttentionMetadata:
+    """Has the name of the release's own class."""
 
 
 def test_tensors_are_cut_to_what_is_somebodys(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,17 +58,26 @@ def test_counts_are_told_while_requests_are_served(
     monkeypatch: pytest.MonkeyPatch, rows: list[str], seen: int
 ) -> None:
     """While the engine starts, builders make metadata of nobody."""
+
+    def build(given: CommonAttentionMetadata) -> Metadata:
+        return Metadata(max_query_len=7, seq_lens=vars(given)["lengths"])
+
     for path in ("vllm", "vllm.v1", "vllm.v1.attention", "vllm.v1.attention.backends"):
         monkeypatch.setitem(sys.modules, path, ModuleType(path))
     for path, name in ((GDN, "GDNAttentionMetadataBuilder"),
                        (TRITON, "TritonAttentionMetadataBuilder")):  # fmt: skip
         module: Any = ModuleType(path)
-        builder = SimpleNamespace(build=lambda common: Metadata(max_query_len=common))
+        builder = SimpleNamespace(build=build)
         setattr(module, name, builder)
         monkeypatch.setitem(sys.modules, path, module)
     watch: Any = Notes()
     watch_layers(watch, lambda: rows)
-    made = sys.modules[TRITON].TritonAttentionMetadataBuilder.build(7)  # type: ignore[attr-defined]
+    given = CommonAttentionMetadata()
+    vars(given).update(lengths=torch.tensor([4, 9]), far=torch.zeros(2, 3), is_last=True)
+    made = sys.modules[TRITON].TritonAttentionMetadataBuilder.build(given)  # type: ignore[attr-defined]
     assert made.max_query_len == 7 and len(watch.inner) == seen
     for name, tensors, known in watch.inner:
         assert (name, tensors, known["rows"], known["max_query_len"]) == ("layers", {}, rows, 7)
+        assert known["sizes of seq_lens"] == [2] and known["seq_lens"] == [4, 9]
+        assert known["given sizes of far"] == [2, 3] and "given far" not in known
+        assert known["given is_last"] is True

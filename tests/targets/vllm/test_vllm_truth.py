@@ -256,13 +256,13 @@ def test_what_pads_a_graph_is_written_nowhere() -> None:
     step = scheduled(1, A=(4, 0, 0, 4))
 
     def graph(*slots: int) -> list[str]:
-        return untrue([step, (1, "padded graph", {"slots": [[8, 9, 10, 11, *slots]]})])
+        return untrue([step, (1, "padded graph", {"slots 0": [8, 9, 10, 11, *slots]})])
 
     assert graph() == graph(-1, -1) == []
     assert graph(-1, 12) == [
-        "step 1: padded graph.slots behind token 4, group 0: [-1, 12] used, [-1, -1] true"
+        "step 1: padded graph.slots behind token 4, slots 0: [-1, 12] used, [-1, -1] true"
     ]
-    assert untrue([(1, "padded graph", {"slots": [[7]]})]) == [], "of a step that nobody scheduled"
+    assert untrue([(1, "padded graph", {"slots 0": [7]})]) == [], "of a step that nobody scheduled"
 
 
 def test_not_more_is_told_than_somebody_reads() -> None:

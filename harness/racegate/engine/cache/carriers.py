@@ -181,8 +181,13 @@ class NicCarrier(ThreadCarrier):
         self._fill(copies, step)
 
 
-def make_carrier(setup: Setup, unconfirmed: UnconfirmedSaves) -> Carrier:
+def make_carrier(setup: Setup) -> Carrier:
     """What the scenario asks for."""
+    return carrier_with(setup, UnconfirmedSaves())
+
+
+def carrier_with(setup: Setup, unconfirmed: UnconfirmedSaves) -> Carrier:
+    """The same. unconfirmed: knows which saves a plan has to wait for"""
     match setup.scenario.engine.transfers:
         case TransferMode.STREAMS:
             return StreamCarrier(setup)

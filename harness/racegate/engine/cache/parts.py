@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from racegate.engine.cache.align_cache import AlignCache
 from racegate.engine.cache.all_cache import AllCache
-from racegate.engine.cache.carriers import UnconfirmedSaves
+from racegate.engine.cache.carriers import Carrier, make_carrier
 from racegate.engine.cache.fresh_blocks import FreshBlocks
 from racegate.engine.cache.pools import Pools
 from racegate.engine.model.model import Model
@@ -18,10 +18,10 @@ from racegate.engine.state.setup import Setup
 class CacheParts:
     """align_cache: who moves states between columns; all_cache: who keeps one in every block;
 
-    fresh_blocks: who zeroes new blocks; unconfirmed: who knows which saves a plan has to wait for
+    fresh_blocks: who zeroes new blocks; carrier: what moves prefixes between the tiers
     """
 
     align_cache: Callable[[Setup, Model], AlignCache] = AlignCache
     all_cache: Callable[[Setup, Model], AllCache] = AllCache
     fresh_blocks: Callable[[Setup, Pools], FreshBlocks] = FreshBlocks
-    unconfirmed: Callable[[], UnconfirmedSaves] = UnconfirmedSaves
+    carrier: Callable[[Setup], Carrier] = make_carrier

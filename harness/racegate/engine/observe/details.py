@@ -9,9 +9,11 @@ import numpy as np
 
 from racegate.engine.observe.probe import Preparation
 from racegate.engine.scheduling.scheduler import Scheduler
-from racegate.engine.state.plan import StepPlan, region
+from racegate.engine.state.plan import PlanEntry, StepPlan, region
 from racegate.engine.state.tracked import Status, Tracked
 from racegate.engine.state.view import StepView
+
+Table = tuple[int, ...]
 
 
 class CountersView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -69,8 +71,15 @@ def scheduled_detail(
         "is_decode": {entry.request: entry.is_decode for entry in plan.entries},
         "computed": {entry.request: entry.computed for entry in plan.entries},
         "incarnation": {entry.request: entry.incarnation for entry in plan.entries},
+        "taking": {entry.request: _taken(entry) for entry in plan.taking},
         **_scheduler_detail(scheduler, promises),
     }
+
+
+def _taken(entry: PlanEntry) -> tuple[tuple[Table, Table], tuple[Table, Table], int]:
+    """Tables and new blocks, of attention and of states, and tokens that are loaded into them."""
+    fresh = (entry.fresh_blocks, entry.fresh_state_blocks)
+    return (entry.blocks, entry.state_blocks), fresh, entry.loaded
 
 
 def processed_detail(plan: StepPlan, scheduler: Scheduler, promises: Promises) -> dict[str, object]:

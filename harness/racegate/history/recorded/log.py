@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import StrEnum
+from itertools import count, takewhile
 
 import msgspec
 
@@ -61,21 +62,31 @@ class RecordedRun(msgspec.Struct, frozen=True):
 
 
 class StepRecorder:
-    """Takes the steps of a run down. What is asked for later is found by its last entry."""
+    """Takes the steps of a run down. What is asked for later is found by its last entry.
+
+    Threads hand on without a lock: so each step takes a number first, and stands under it.
+    """
 
     def __init__(self) -> None:
-        self.steps: list[RecordedStep] = []
+        self._numbers = count()
+        self._steps: dict[int, RecordedStep] = {}
         self._records: dict[int, int] = {}  # event -> its last record
         self._last: dict[int, int] = {}  # stream -> its last operation
         self._handed: dict[int, list[tuple[int, int]]] = {}  # thread -> (number, entry)
+
+    @property
+    def steps(self) -> list[RecordedStep]:
+        """In their order, up to one that a thread has not taken down yet."""
+        known = self._steps.copy()
+        return [known[number] for number in takewhile(known.__contains__, count())]
 
     def operation(
         self, thread: int, stream: int, label: str, stack: Stack, reads: Ranges, writes: Ranges
     ) -> None:
         """A thread gives a stream an operation."""
-        self._last[stream] = len(self.steps)
         nbytes = _nbytes(reads, writes)
-        self._add(LogKind.OPERATION, stream, thread, label, stack, nbytes=nbytes)
+        kind = LogKind.OPERATION
+        self._last[stream] = self._add(kind, stream, thread, label, stack, nbytes=nbytes)
 
     def access(self, thread: int, label: str, stack: Stack, reads: Ranges, writes: Ranges) -> None:
         """A thread touches memory that the device can reach."""
@@ -84,8 +95,7 @@ class StepRecorder:
 
     def record(self, thread: int, stream: int, event: int, stack: Stack) -> None:
         """An event is recorded on a stream."""
-        self._records[event] = len(self.steps)
-        self._add(LogKind.RECORD, stream, thread, "event.record", stack)
+        self._records[event] = self._add(LogKind.RECORD, stream, thread, "event.record", stack)
 
     def wait_event(self, thread: int, lane: int, event: int, stack: Stack) -> None:
         """A lane waits for the last record of an event. thread: that asks for it"""
@@ -98,12 +108,12 @@ class StepRecorder:
 
     def hand_on(self, thread: int, clock: Clock) -> None:
         """A thread releases a lock, puts into a queue, starts or ends a thread."""
-        self._handed.setdefault(thread, []).append((clock[thread], len(self.steps)))
-        self._add(LogKind.HAND_ON, thread, thread, "hand over", ())
+        entry = self._add(LogKind.HAND_ON, thread, thread, "hand over", ())
+        self._handed.setdefault(thread, []).append((clock[thread], entry))
 
     def take(self, thread: int, known: Clock, clock: Clock) -> None:
         """A thread learns what others handed on. known: what it knew before"""
-        for other, handed in self._handed.items():
+        for other, handed in list(self._handed.items()):
             new = [
                 entry
                 for number, entry in handed
@@ -122,8 +132,7 @@ class StepRecorder:
 
     def open(self, thread: int, name: str) -> int:
         """A thread opens a range that any thread may close, by the number that is returned."""
-        self._add(LogKind.OPEN, thread, thread, name, ())
-        return len(self.steps) - 1
+        return self._add(LogKind.OPEN, thread, thread, name, ())
 
     def close(self, thread: int, opened: int) -> None:
         """A thread closes a range."""
@@ -143,9 +152,10 @@ class StepRecorder:
         *,
         source: int = NOWHERE,
         nbytes: int = 0,
-    ) -> None:
-        place = place_name(stack) if stack else ""
-        self.steps.append(RecordedStep(kind, lane, thread, name, place, source, nbytes))
+    ) -> int:
+        place, number = place_name(stack) if stack else "", next(self._numbers)
+        self._steps[number] = RecordedStep(kind, lane, thread, name, place, source, nbytes)
+        return number
 
 
 def _nbytes(*ranges: Ranges) -> int:

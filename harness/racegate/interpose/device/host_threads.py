@@ -13,7 +13,7 @@ import _thread  # those of threading are the program's: their edges are tracked
 import ctypes
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 import torch
@@ -164,7 +164,7 @@ class HostThreads:
 
     def take_from_others(self) -> None:
         """The calling thread has waited for what threads of C++ code were handed."""
-        for other in self._others.values():
+        for other in list(self._others.values()):
             self.take(self._recorder.hand_on(other))
 
     def _logged(self, number: int) -> _Caller | None:
@@ -174,9 +174,8 @@ class HostThreads:
         last = self._served.get(number)
         if last is None and not number % 2:
             return None
-        if len(self.calling) == 1:
-            return self.calling[0]
-        return last
+        calling = tuple(self.calling)  # another thread may return from its call meanwhile
+        return calling[0] if len(calling) == 1 else last
 
     def _pass_of(self, caller: int) -> int:
         lane = self._passes.get(caller)
@@ -211,5 +210,6 @@ class HeldThreads:
 
     def let_go(self) -> None:
         """The calling thread is about to wait for another."""
-        while self._held:
-            self._held.pop().release()
+        with suppress(IndexError):  # another thread may let the last one go
+            while True:
+                self._held.pop().release()

@@ -380,9 +380,9 @@ class Session:
 
     def force_stream(self, stream: int) -> None:
         """All that a stream was given runs; the host learns nothing by it."""
-        lanes = self.recorder.lanes
-        for lane in lanes.given(self.stream_lane(stream)):
-            self.queue.force(lanes.clock(lane))
+        with self.lock:
+            for lane in self.recorder.lanes.given(self.stream_lane(stream)):
+                self.queue.force(self.recorder.lanes.clock(lane))
 
     def memory_added(
         self, base: int, size: int, place: Place, *, is_whole_pages: bool = True

@@ -19,7 +19,7 @@ from racegate.interpose.gpu.queue import LatchQueue
 from racegate.interpose.gpu.triton_kernels import CompiledKernels
 from racegate.interpose.program.arrays import track_arrays
 from racegate.interpose.program.imports import AfterImport
-from racegate.interpose.program.install import track_backward, track_events
+from racegate.interpose.program.install import track_backward, track_events, track_storages
 from racegate.interpose.program.observing import read_value
 
 EXPIRED = "operations that ran before their hold ended: a latch stood too long, or did not hold"
@@ -52,6 +52,7 @@ class GpuDevice:
         track_events(session)
         self._complete_queries()
         track_backward(session)
+        track_storages(session)
         atexit.register(self.library.hush)
 
     def make_kernels(self) -> GpuKernels:

@@ -14,7 +14,15 @@ from racegate.interpose.device.session import Session
 from racegate.interpose.gpu.calls import GpuCalls, InsideWork
 from racegate.interpose.gpu.forward import ForwardLibrary
 from racegate.interpose.kernels import indexing
-from racegate.interpose.kernels.aliases import Tensor, bytes_of, stored_parts, tensors_in
+from racegate.interpose.kernels.aliases import (
+    Tensor,
+    bytes_of,
+    hand_out,
+    making,
+    resizing,
+    stored_parts,
+    tensors_in,
+)
 from racegate.interpose.kernels.operands import COPY_MEMBERS, host_operands
 from racegate.interpose.kernels.operators import (
     Operator,
@@ -109,7 +117,7 @@ class GpuKernels:
 
     def register(self) -> None:
         """Every operator that the virtual device computes itself is told of before it runs."""
-        names = ("aten::empty.memory_format", "aten::empty_strided")
+        names = ("aten::empty.memory_format", "aten::empty_strided", "aten::resize_")
         allocating = {name: torch.library.get_kernel(name, "CUDA") for name in names}
         item = describe("aten::_local_scalar_dense")
         for operator in (*device_operators(), item):
@@ -122,7 +130,8 @@ class GpuKernels:
                 original = torch.library.get_kernel(name, key)
                 self._register(name, self._told(describe(name), original), key)
         for name, original in allocating.items():
-            self._register(name, self._allocating(original))
+            noted = resizing if name == "aten::resize_" else making
+            self._register(name, noted(self._session, original.call_boxed))
         self._register("aten::copy_", self._copy(describe("aten::copy_")))
         members = describe(COPY_MEMBERS)
         self._register(COPY_MEMBERS, self._copy_members(members))
@@ -164,14 +173,14 @@ class GpuKernels:
         session.drain()
         stream = current_stream()
         capture = self._library.capture_of(stream) if self._graphs.capturing else 0
-        touched = self._footprint(operator, args, kwargs)
+        touched, given = self._footprint(operator, args, kwargs), _given(args, kwargs)
         kind = "item" if operator.short == "_local_scalar_dense" else operator.short
         self._calls.take_inside()
         if capture or session.queue.is_eager:  # what it makes is known when it was launched
             result = launch()
             inside = self._calls.take_inside()
             self._take_hosts(operator, touched, inside.copied, stream, capture)
-            touched.writes.extend(_made(session, result, args, kwargs))
+            touched.writes.extend(_made(session, result, given))
             self._wait(inside, WaitReach.BEFORE)
             reads, writes = merged(touched.reads), merged(touched.writes)
             if not self._graphs.add(capture, kind, stream, reads, writes, _nothing):
@@ -182,6 +191,7 @@ class GpuKernels:
             session.issue(kind, stream, reads, writes, lambda: results.append(launch()))
             session.queue.issued()
             result, inside = results[0], self._calls.take_inside()
+            _made(session, result, given)
         self._wait(inside, WaitReach.ITSELF)
         return result
 
@@ -281,19 +291,6 @@ class GpuKernels:
 
     # ---- operators with a life of their own
 
-    def _allocating(self, original: Any) -> Callable[..., Any]:
-        """Allocations keep torch's kernel; whose memory it is from now on is noted."""
-
-        def empty(keyset: Any, *args: Any, **kwargs: Any) -> Any:
-            tensor = original.call_boxed(keyset, *args, **kwargs)
-            session = self._session
-            size = tensor.untyped_storage().nbytes()
-            if size:
-                session.handed_out(tensor.data_ptr(), size, session.stack())
-            return tensor
-
-        return empty
-
     def _copy(self, operator: Operator) -> Callable[..., Any]:
         """On one device it is a kernel; else torch's own copy runs down to the runtime."""
         native = torch.library.get_kernel("aten::copy_", "CUDA")
@@ -348,18 +345,38 @@ def _stands_for_tensor(operator: Operator, args: tuple[Any, ...]) -> list[bool]:
     ]
 
 
-def _made(
-    session: Session, result: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> list[tuple[int, int]]:
-    """Bytes of the results on the device that were no arguments."""
-    given = {id(tensor) for value in (*args, *kwargs.values()) for tensor in tensors_in(value)}
-    return [
-        pair
-        for tensor in tensors_in(result)
-        if id(tensor) not in given and tensor.is_cuda and not tensor.is_nested
-        for part in stored_parts(tensor)
-        for pair in bytes_of(session, part)
+class _Given(NamedTuple):
+    """Arguments on the device that have elements: their ids, and where their memory begins."""
+
+    ids: set[int]
+    addresses: set[int]
+
+
+def _given(args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Given:
+    tensors = [
+        tensor
+        for value in (*args, *kwargs.values())
+        for tensor in tensors_in(value)
+        if tensor.is_cuda and not tensor.is_nested and tensor.numel()
     ]
+    parts = [part for tensor in tensors for part in stored_parts(tensor)]
+    addresses = {part.untyped_storage().data_ptr() for part in parts}
+    return _Given(set(map(id, tensors)), addresses)
+
+
+def _made(session: Session, result: Any, given: _Given) -> list[tuple[int, int]]:
+    """Bytes of the results on the device that were no arguments, or had no elements before: whose
+    they are from now on is noted.
+    """
+    made: list[tuple[int, int]] = []
+    for tensor in tensors_in(result):
+        if id(tensor) in given.ids or not tensor.is_cuda or tensor.is_nested:
+            continue
+        for part in stored_parts(tensor):
+            if part.untyped_storage().data_ptr() not in given.addresses:
+                hand_out(session, part.untyped_storage())
+            made.extend(bytes_of(session, part))
+    return made
 
 
 def _nothing() -> None:

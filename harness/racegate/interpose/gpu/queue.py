@@ -82,7 +82,10 @@ class LatchQueue(WorkQueue):
         latch = None if held_by is None else self._latches.put(stream)
         until = "" if held_by is None or latch is None else self.holds[held_by].until
         run()
-        node = LatchedWork(label, lane, number, list(clock), run, until, stream, held_by, latch)
+        # What was launched is not kept: it holds tensors of the program, whose memory others may
+        # be given while the operation waits.
+        clock = list(clock)
+        node = LatchedWork(label, lane, number, clock, _launched, until, stream, held_by, latch)
         self._local.node = node
         if latch is not None or node.is_behind(self._pending):
             self._pending.append(node)
@@ -123,3 +126,7 @@ class LatchQueue(WorkQueue):
         is_held = is_held and not self._latches.has_expired(node.latch)
         counts, text = self.realised if is_held else self.expired, self.holds[node.held_by].text()
         counts[text] = counts.get(text, 0) + 1
+
+
+def _launched() -> None:
+    """What is left to do of an operation that is on the device."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
@@ -203,3 +203,36 @@ def plainly_empty(
             stride.append(stride[-1] * max(extent, 1))
         stride = stride[::-1] if size else ()
     return new_tensor(tuple(size), tuple(stride), dtype or torch.get_default_dtype())
+
+
+def making(session: Session, make: Callable[..., Any]) -> Callable[..., Any]:
+    """Around what makes a tensor on the device: whose memory it is from now on is noted. Threads
+    that give memory back and take it are ordered by the allocator.
+    """
+
+    def made(*args: Any, **kwargs: Any) -> Any:
+        tensor = make(*args, **kwargs)
+        hand_out(session, tensor.untyped_storage())
+        return tensor
+
+    return made
+
+
+def resizing(session: Session, resize: Callable[..., Any]) -> Callable[..., Any]:
+    """Around a kernel of `aten::resize_`, by which `out=` tensors grow too."""
+
+    def resized(*args: Any, **kwargs: Any) -> Any:
+        storage = next(one for one in args if isinstance(one, torch.Tensor)).untyped_storage()
+        before = storage.data_ptr()
+        tensor = resize(*args, **kwargs)
+        if storage.data_ptr() != before:
+            hand_out(session, storage)
+        return tensor
+
+    return resized
+
+
+def hand_out(session: Session, storage: torch.UntypedStorage) -> None:
+    """The allocator gave the calling thread this memory, on the current stream."""
+    if size := storage.nbytes():
+        session.handed_out(storage.data_ptr(), size, session.stack())

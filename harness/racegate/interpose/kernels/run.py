@@ -28,9 +28,11 @@ from racegate.interpose.kernels.aliases import (
     alias_of,
     bytes_of,
     find_alias,
+    making,
     new_tensor,
     on_gpu_of,
     plainly_empty,
+    resizing,
     tensors_in,
 )
 from racegate.interpose.kernels.binding import PLAIN, TENSORS, Bound, bind
@@ -108,9 +110,11 @@ class Kernels:
             self.direct[id(operator.overload)] = operator
             self._register(operator.name, kernel)
         for name in ("aten::empty.memory_format", "aten::empty_strided"):
-            site = self._allocating(native_kernel(name, "CUDA"))
+            site = making(self._session, _plainly_or(native_kernel(name, "CUDA")))
             self.allocating[id(describe(name).overload)] = site
             self._register(name, site)
+        resized = resizing(self._session, native_kernel("aten::resize_", "CUDA"))
+        self._register("aten::resize_", resized)
         for name, kernel in (
             ("aten::copy_", self.copy),
             ("aten::_local_scalar_dense", self._item),
@@ -341,21 +345,6 @@ class Kernels:
 
     # ---- operators with a life of their own
 
-    def _allocating(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """Allocations keep torch's kernel; whose memory it is from now on is noted."""
-
-        def empty(*args: Any, **kwargs: Any) -> Any:
-            tensor = plainly_empty(*args, **kwargs)
-            if tensor is None:
-                tensor = original(*args, **kwargs)
-            session = self._session
-            size = tensor.untyped_storage().nbytes()
-            if size:
-                session.handed_out(tensor.data_ptr(), size, session.stack())
-            return tensor
-
-        return empty
-
     def copy(self, to: Tensor, source: Tensor, non_blocking: Any = 0) -> Tensor:
         """Between devices torch's own copy runs, down to the runtime; on one it is a kernel."""
         if to.is_cuda and source.is_cuda and to.device == source.device:
@@ -375,6 +364,16 @@ class Kernels:
             value = alias_of(session, tensor).item()
         session.host_learns(value)
         return value
+
+
+def _plainly_or(native: Callable[..., Any]) -> Callable[..., Any]:
+    """The quick way to make a tensor where it is enough, torch's kernel elsewhere."""
+
+    def make(*args: Any, **kwargs: Any) -> Any:
+        tensor = plainly_empty(*args, **kwargs)
+        return native(*args, **kwargs) if tensor is None else tensor
+
+    return make
 
 
 def _reason(error: NotImplementedError) -> str:

@@ -85,4 +85,5 @@ class DeviceStreams:
     def of_gpu(self, gpu: int) -> list[int]:
         """The handles of all streams that were used there."""
         gpus = self._gpus
-        return [one for one in self.known if (gpus.get(one, 0) or _gpu_of_default(one)) == gpu]
+        known = list(self.known)  # another thread may use a new one meanwhile
+        return [one for one in known if (gpus.get(one, 0) or _gpu_of_default(one)) == gpu]

@@ -45,6 +45,8 @@ _BY_FIELD = {
 # What only costs time, or shows later: not said to be wrong from here on.
 _SILENT_SO_FAR = frozenset({"drafts", "checkpoint", "placeholders", "delivered", "fresh_dirty"})
 
+_UNREAD = "No value that was compared is wrong so far: it shows when a request goes on from it."
+
 
 def impact_of(findings: Sequence[Finding], pair: Pair | None, edge: Edge | None) -> str:
     """What would happen to a user. edge: the one that is missing"""
@@ -58,6 +60,8 @@ def impact_of(findings: Sequence[Finding], pair: Pair | None, edge: Edge | None)
     loss = _first(wrong, FindingKind.LOSS)
     if (mismatch := _first(wrong, FindingKind.MISMATCH)) is not None:
         said = f"{mismatch.message[0].upper()}{mismatch.message[1:]}."
+    elif seen is None and loss is None and (page := _first(wrong, FindingKind.PAGE)) is not None:
+        said = f"{page.message}. {_UNREAD}"
     elif seen is not None:
         said = _value(seen, owned, is_lost=loss is not None)
     else:

@@ -82,6 +82,10 @@ def pair_of_finding(run: Run, finding: Finding) -> Pair | None:
     if finding.kind is FindingKind.OWNERSHIP:
         op, buffer = finding.op or "", finding.buffer or ""
         return _read_by(steps, op, buffer, _misowned_row(run, op, buffer))
+    if finding.kind is FindingKind.PAGE:
+        op, buffer = finding.op or "", finding.buffer or ""
+        rows = _rows_of(assignment_of(run.observations), buffer, finding)
+        return _read_by(steps, op, buffer, rows)
     if finding.kind is not FindingKind.DIVERGENCE or finding.step is None:
         return None
     if finding.rank is not None:

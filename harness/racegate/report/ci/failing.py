@@ -29,6 +29,7 @@ KINDS = {
     FindingKind.CONFLICT: "Two accesses that nothing orders",
     FindingKind.DIVERGENCE: "A value that is not the reference's",
     FindingKind.OWNERSHIP: "A value of another request or step",
+    FindingKind.PAGE: "A block of another owner, or a copy of it at a wrong time",
     FindingKind.INVARIANT: "A law of the runner that does not hold",
     FindingKind.LOSS: "Tokens that plain decoding does not give",
     FindingKind.DEADLOCK: "A wait that nothing can end",

@@ -293,7 +293,7 @@ class LaunchConflicts:
                 findings=len(self._lines.get((name, place), ())),
                 untold=max(one.untold for one in launches),
             )
-            for (name, place), launches in self._launched.items()
+            for (name, place), launches in list(self._launched.items())
         )
 
     def _in_words(self, kernel: str, race: LaunchRace, stack: Stack, buffer: str) -> Race:

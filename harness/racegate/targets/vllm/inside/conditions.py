@@ -15,6 +15,7 @@ from racegate.targets.common.wire import PENALISED
 from racegate.targets.vllm.inside.scripted.model import VOCAB
 from racegate.targets.vllm.inside.watch import RunnerWatch, name_of
 
+_NAMED = "logprob_token_ids"  # whose log probabilities a request asks for
 SORTS = 4  # of requests that are sampled, by their seeds: what follows its row is another's there
 # Whatever applies them to logits.
 _PENALISING = (
@@ -42,6 +43,8 @@ def params_of(request: Request, own: range, *, is_drafted: bool) -> Any:
         grammar = StructuredOutputsParams(regex=str(request.grammar_modulus))
         grammar._backend = "xgrammar"  # whom validation would have chosen: new releases ask
         chosen["structured_outputs"] = grammar
+    if _NAMED not in SamplingParams.__struct_fields__:  # an older release
+        chosen.pop(_NAMED, None)
     params = SamplingParams(
         max_tokens=request.max_tokens,
         temperature=request.temperature,
@@ -68,7 +71,8 @@ def narrowed_as(sort: int, own: range, *, is_drafted: bool) -> dict[str, Any]:
         {"min_p": 0.1},
         {"logit_bias": {own.start: -1.0}},
         {"min_p": 0.2},
-        _at_least(2, own),
+        # Beside drafts runner V1 of 0.33.0 fails at named tokens.
+        {**_at_least(2, own), "logprobs": 2, _NAMED: list(own[:2])},
     )
     return narrowed[sort] | ({} if is_drafted else unlike[sort])
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial, wraps
 from typing import Any
 
+from racegate.targets.common.inside.session import Tensor
 from racegate.targets.vllm.inside.hollow import Hollow
 from racegate.targets.vllm.inside.watch import RunnerWatch
 from racegate.targets.vllm.wire import CaptureMode
@@ -46,6 +47,13 @@ def _watch_first(watch: RunnerWatch, runner: Any, hollow: Hollow) -> None:
         made = plain(*args, **kwargs)
         if hollow.forwards == ran:
             given = dict(zip(("input_ids", "positions"), args, strict=False)) | kwargs
+            tables = runner.input_batch.block_table.block_tables
+            _read_by_layers(
+                watch,
+                [_on_device(each.slot_mapping)[: len(given["input_ids"])] for each in tables],
+                seq_lens=_on_device(runner.seq_lens),
+                query_start=_on_device(runner.query_start_loc),
+            )
             _noted(watch, hollow, given["input_ids"], given["positions"])
         return made
 
@@ -77,20 +85,28 @@ def _watch_second(watch: RunnerWatch, runner: Any, manager: Any, hollow: Hollow)
 
 
 def _whole(watch: RunnerWatch, runner: Any, desc: Any) -> int:
-    """How many tokens a full graph takes, those that pad it among them. What its layers read of
-    these is observed too: attention writes where their slots say, and runs as long as their rows.
-    """
+    """How many tokens a full graph takes, those that pad it among them."""
     buffers, size, rows = runner.input_buffers, desc.num_tokens, desc.num_reqs or 0
-    slots = getattr(runner.block_tables, "slot_mappings", None)
-    read = {
-        "slots": None if slots is None else slots[:, :size],
-        "seq_lens": buffers.seq_lens[:rows],
-        "query_start": buffers.query_start_loc[: rows + 1],
-        "is_padding": getattr(buffers, "is_padding", buffers.input_ids[:0])[:size],
-    }
-    known = {name: tensor for name, tensor in read.items() if tensor is not None}
-    watch.inner_on_device("padded graph", known)
+    _read_by_layers(
+        watch,
+        getattr(runner.block_tables, "slot_mappings", buffers.input_ids[:0])[..., :size],
+        seq_lens=buffers.seq_lens[:rows],
+        query_start=buffers.query_start_loc[: rows + 1],
+        is_padding=getattr(buffers, "is_padding", buffers.input_ids[:0])[:size],
+    )
     return int(size)
+
+
+def _read_by_layers(watch: RunnerWatch, slots: Iterable[Tensor], **others: Tensor) -> None:
+    """What pads a graph is observed too: attention writes where its slots say, and runs as long as
+    its rows. slots: of each group of layers
+    """
+    by_group = {f"slots {group}": each for group, each in enumerate(slots)}
+    watch.inner_on_device("padded graph", by_group | others)
+
+
+def _on_device(buffer: Any) -> Tensor:
+    return getattr(buffer, "gpu", buffer)
 
 
 def _drafting(speculator: Any, plain: Callable[..., Any], hollow: Hollow) -> Callable[..., Any]:

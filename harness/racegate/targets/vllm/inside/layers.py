@@ -1,5 +1,6 @@
 """What layers are told of a step beside rows and slots: how many rows and tokens of each kind there
-are, where their tokens begin, and which of them go on from a state.
+are, where their tokens begin, and which of them go on from a state; of everything else that they
+are told, and that this is made of, the numbers and the sizes.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Any
 import torch
 
 from racegate.targets.common.inside.session import Tensor
+from racegate.targets.common.inside.watch import Values
 from racegate.targets.vllm.inside.watch import RunnerWatch
 
 _BUILDERS = (
@@ -21,6 +23,9 @@ _COUNTS = (
     "num_prefills", "num_prefill_tokens", "num_decodes", "num_decode_tokens", "num_spec_decodes",
     "num_spec_decode_tokens", "num_actual_tokens", "max_query_len", "max_seq_len",
 )  # fmt: skip
+_GIVEN = "CommonAttentionMetadata"  # what metadata of all kinds are made of
+_NUMBERS = (int, float, str, type(None))  # bool is an int
+_SHORT = 64  # values
 # By field, how many of its values are somebody's: the sum of these counts, and so many more.
 _OWNED = {
     "spec_query_start_loc": (("num_spec_decodes",), 1),
@@ -50,12 +55,30 @@ def _watch_builder(watch: RunnerWatch, rows: Callable[[], list[str]], builder: A
         names = rows()
         if names:
             counts = {name: int(vars(made)[name]) for name in _COUNTS if name in vars(made)}
-            tensors = owned(made, counts)
-            lengths = {field: len(getattr(made, field)) for field in tensors}  # padding and all
-            watch.inner_on_device("layers", tensors, rows=names, lengths=lengths, **counts)
+            known = told_by(watch, made) | counts | {"rows": names}
+            for each in (*args, *kwargs.values()):
+                if type(each).__name__ == _GIVEN:
+                    known |= {f"given {name}": one for name, one in told_by(watch, each).items()}
+            watch.inner_on_device("layers", owned(made, counts), **known)
         return made
 
     builder.build = build
+
+
+def told_by(watch: RunnerWatch, metadata: Any) -> Values:
+    """By field: numbers, sizes of what is on the device, padding and all, and short tensors of the
+    host. No property is asked, which might wait for the device.
+    """
+    found = vars(metadata)
+    tensors = {name: each for name, each in found.items() if isinstance(each, torch.Tensor)}
+    on_host = {
+        name: each
+        for name, each in tensors.items()
+        if not each.is_cuda and each.numel() <= _SHORT and not each.is_floating_point()
+    }
+    told: Values = {name: each for name, each in found.items() if isinstance(each, _NUMBERS)}
+    told |= {f"sizes of {name}": list(each.shape) for name, each in tensors.items()}
+    return told | watch.on_host_now(on_host)
 
 
 def owned(made: Any, counts: dict[str, int]) -> dict[str, Tensor]:

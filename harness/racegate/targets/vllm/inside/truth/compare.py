@@ -393,7 +393,7 @@ class Truth:
     def _padding(self, step: int, values: Values) -> None:
         """Where attention writes the tokens that pad a captured graph: nowhere."""
         tokens = sum(row.tokens for row in self._steps.get(step, {}).values())
-        slots: Any = values.get("slots") if tokens else None
-        for group, places in enumerate(slots or ()):
-            where, true = f"behind token {tokens}, group {group}", [NOWHERE] * len(places[tokens:])
-            self._same(step, "padded graph.slots", where, places[tokens:], true)
+        for group in [name for name in values if name.startswith("slots") and tokens]:
+            places: Any = values[group]
+            where, behind = f"behind token {tokens}, {group}", places[tokens:]
+            self._same(step, "padded graph.slots", where, behind, [NOWHERE] * len(behind))
