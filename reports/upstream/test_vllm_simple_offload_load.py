@@ -95,7 +95,6 @@ def observed(source: str, latch: StreamLatch) -> list[tuple[str, object]]:
     return seen
 
 
-
 import ast
 import builtins
 import sys
@@ -104,9 +103,11 @@ from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from types import CodeType
 
 # Of each module: statements, whether a line goes behind or before each, and the line.
-LATCHED: dict[str, list[tuple[str, bool, str]]] = {'vllm.v1.simple_kv_offload.copy_backend': [('copy_blocks(src_blocks, dst_blocks, params)',
-                                             True,
-                                             'latch.open(load_stream)')]}
+LATCHED: dict[str, list[tuple[str, bool, str]]] = {
+    "vllm.v1.simple_kv_offload.copy_backend": [
+        ("copy_blocks(src_blocks, dst_blocks, params)", True, "latch.open(load_stream)")
+    ]
+}
 
 
 def with_lines(text: str, lines: Sequence[tuple[str, bool, str]]) -> str:
