@@ -32,11 +32,15 @@ POOL, HOST = 1, 2  # storages
 
 
 def planned(step: int, **requests: tuple[int, int, int]) -> Observation:
-    """A plan. requests: a block that each takes, tokens, and those of the prefix loaded there"""
+    """A plan. requests: a block that each takes, tokens (0: its load was lost, and it does not run),
+    and those of the prefix loaded there
+    """
     return Observation(
         step=step,
         boundary=Boundary.SCHEDULED,
-        values={"plan": tuple((name, tokens, 0) for name, (_, tokens, _) in requests.items())},
+        values={
+            "plan": tuple((name, tokens, 0) for name, (_, tokens, _) in requests.items() if tokens)
+        },
         detail={
             "computed": {name: loaded for name, (_, _, loaded) in requests.items()},
             "taking": {
@@ -47,7 +51,12 @@ def planned(step: int, **requests: tuple[int, int, int]) -> Observation:
     )
 
 
-PLANS = (planned(0, A=(3, 4, 0)), planned(1, B=(3, 2, 4)), planned(2, C=(3, 4, 0)))
+PLANS = (
+    planned(0, A=(3, 4, 0)),
+    planned(1, B=(3, 2, 4)),
+    planned(2, C=(3, 4, 0)),
+    planned(3, B=(2, 0, 4), C=(3, 4, 0)),
+)
 
 
 def op(name: str, step: int, *accesses: Access) -> OpRecord:
@@ -100,6 +109,7 @@ MISTAKES = {
         (computed(0), stored("A", 0), loaded("B", 1), zeroed(1), computed(1)),
         ["zeroed", "unfilled"],
     ),
+    "a load that was lost": ((computed(0), computed(3)), []),
     "loaded behind the kernel": (
         (computed(0), stored("A", 0), computed(1), loaded("B", 1)),
         ["unfilled"],
