@@ -32,8 +32,8 @@ POOL, HOST = 1, 2  # storages
 
 
 def planned(step: int, **requests: tuple[int, int, int]) -> Observation:
-    """A plan. requests: a block that each takes, tokens (0: its load was lost, and it does not run),
-    and those of the prefix loaded there
+    """A plan. requests: a block that each takes, tokens (0 where its load was lost, and it does
+    not run), and those of the prefix loaded there
     """
     return Observation(
         step=step,
