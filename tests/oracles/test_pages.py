@@ -39,11 +39,15 @@ POOL, HOST = 1, 2  # storages
 
 
 def planned(step: int, **requests: tuple[tuple[int, ...], int, int]) -> Observation:
-    """A plan. requests: blocks that each takes, tokens, and those of the prefix loaded there"""
+    """A plan. requests: blocks that each takes, tokens (0 where its load was lost, and it does not
+    run), and those of the prefix loaded there
+    """
     return Observation(
         step=step,
         boundary=Boundary.SCHEDULED,
-        values={"plan": tuple((name, tokens, 0) for name, (_, tokens, _) in requests.items())},
+        values={
+            "plan": tuple((name, tokens, 0) for name, (_, tokens, _) in requests.items() if tokens)
+        },
         detail={
             "computed": {name: loaded for name, (_, _, loaded) in requests.items()},
             "taking": {
@@ -58,11 +62,11 @@ PLANS = (
     planned(0, A=((3,), 4, 0)),
     planned(1, B=((3,), 2, 4)),
     planned(2, C=((3,), 4, 0)),
+    planned(3, B=((2,), 0, 4), C=((3,), 4, 0)),
     planned(4, A=((3,), 4, 0), B=((2,), 2, 4)),
     planned(5, A=((3, 5), 4, 0)),
     planned(6, B=((3, 5), 2, 8)),
     planned(7, D=((3,), 2, 4)),
-    msgspec.structs.replace(planned(8, B=((3,), 0, 4)), values={"plan": ()}),
 )
 
 
@@ -129,6 +133,7 @@ MISTAKES = {
         ["zeroed", "unfilled"],
     ),
     "zeroed behind the kernel": ((computed(0), zeroed(0)), ["zeroed"]),
+    "a load that was lost": ((computed(0), computed(3)), []),
     "loaded behind the kernel": (
         (computed(0), stored("A", 0), computed(1), loaded("B", 1)),
         ["unfilled"],
@@ -149,7 +154,6 @@ MISTAKES = {
         (computed(0), stored("A", 0), loaded("D", 7)),
         ["anothers"],
     ),
-    "a load that is told to have failed": ((computed(0), stored("A", 0), computed(8)), []),
     "another prefix loaded": (
         (computed(0), stored("A", 0), computed(2), stored("C", 2), loaded("B", 1)),
         ["anothers", "given-back"],
