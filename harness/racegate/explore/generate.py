@@ -259,14 +259,20 @@ def _with_common_prompt(
 
 
 def _with_transfers(pick: Pick, engine: EngineSpec) -> EngineSpec:
-    """Picked last: what carries prefixes, where they leave, and for how many there is room."""
+    """Picked last: what carries prefixes, where they leave, for how many there is room, and in
+    which steps their loads fail.
+    """
     if engine.cache_mode is not CacheMode.OFFLOAD:
         return engine
-    return msgspec.structs.replace(
+    engine = msgspec.structs.replace(
         engine,
         transfers=one_of(pick, tuple(TransferMode)),
         prefixes_max=one_of(pick, (None, None, 1, 2)),
     )
+    if engine.transfers is TransferMode.STREAMS or pick(3):
+        return engine
+    first = pick(STEP_LAST)
+    return msgspec.structs.replace(engine, failing_loads=tuple(range(first, STEP_LAST)))
 
 
 def _with_every_block(pick: Pick, engine: EngineSpec) -> EngineSpec:

@@ -1,4 +1,4 @@
-"""Compiled parts of vLLM that this environment has not: named, and never called."""
+"""vLLM's Python alone: its compiled parts are named, and never called, and its platform is CUDA."""
 
 from __future__ import annotations
 
@@ -17,3 +17,11 @@ def name_compiled_parts() -> None:
     for name in COMPILED:
         if importlib.machinery.PathFinder.find_spec(name, folders) is None:
             sys.modules[f"vllm.{name}"] = ModuleType(f"vllm.{name}")
+
+
+def be_on_cuda() -> None:
+    """The CPU wheel has the same Python in fewer bytes, and takes itself for a CPU's."""
+    import vllm.platforms
+    from vllm.platforms.cuda import CudaPlatform
+
+    vllm.platforms.current_platform = CudaPlatform()

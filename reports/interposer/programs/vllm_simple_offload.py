@@ -9,6 +9,7 @@ import torch
 import vllm_release
 
 vllm_release.name_compiled_parts()
+vllm_release.be_on_cuda()
 from vllm.v1.simple_kv_offload.copy_backend import DmaCopyBackend
 from vllm.v1.simple_kv_offload.cuda_mem_ops import pin_tensor
 from vllm.v1.simple_kv_offload.metadata import SimpleCPUOffloadMetadata

@@ -324,6 +324,16 @@ def test_owners(tmp_path: Path) -> None:
     assert right.verdict is Verdict.PROVED
 
 
+def test_owners_of_blocks(tmp_path: Path) -> None:
+    """A store that comes behind its block's next owner, in order, and that nobody reads."""
+    store = op("d2h:store@2", use("x", [1]), use("host", [0], write=True))
+    page = {"is": "owner", "name": "d2h:store@2", "buffer": "x", "row": 1, "meant": ["A", 1]}
+    lines = [*ORDERED, buffer("host"), store, {**page, "found": ["B", 1]}]
+    found = judged(tmp_path, {"": lines}, offers=["plain", "owners"])
+    assert kinds(found) == [FindingKind.OWNERSHIP]
+    assert found.findings[0].signature == "ownership/x/d2h:store"
+
+
 VACUOUS: dict[str, tuple[Lines, dict[str, Any], str]] = {
     "one lane": ([buffer(), COPY], {}, "no memory is touched by two lanes"),
     "no tokens": (

@@ -110,8 +110,8 @@ SOURCES = {
             name="order",
             folders=("harness/racegate/order",),
             tests=(
-                "tests/order/test_order.py",
-                "tests/order/test_ranges.py",
+                *_named("tests/order", "test_order.py", "test_ranges.py", "test_lanes.py"),
+                *_named("tests/order", "test_remedies.py", "test_fewest_edges.py"),
                 "tests/oracles/test_ordering.py",
                 "tests/interpose/test_recorder.py",
             ),
@@ -133,6 +133,7 @@ SOURCES = {
         ),
         _room(
             "jobs",
+            "tests/targets/vllm/test_vllm_changed.py",
             "tests/targets/vllm/test_vllm_beside.py",
             "tests/targets/adapters/test_adapter_beside.py",
         ),
