@@ -56,6 +56,7 @@ OF_ORACLES = (
     "missing_edge",
     "ordering",
     "ownership",
+    "pages",
     "paths",
     "recall",
     "retimed",
