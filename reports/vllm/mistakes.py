@@ -32,7 +32,8 @@ PAGE = """\
 Written by `python reports/vllm/mistakes.py reports/vllm/mistakes.jsonl`: each mistake of
 [mistakes.toml](mistakes.toml) in a copy of the release, on runner V1 if no other is named, with
 `--runs 0`.
-**{noticed} of {of} are noticed**, from the recorded runs alone.
+**{noticed} of {matter} that matter are noticed**, from the recorded runs alone. {nothing} more
+change nothing, as their rows say.
 
 | mistake | kind | mode | noticed | changed | new | the first thing found |
 | --- | --- | --- | --- | ---: | ---: | --- |"""
@@ -44,6 +45,7 @@ class Mistake(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A text of one file of vLLM, and what takes its place. kind: race or logic
 
     options: of the gate, where the usual ones do not run it; scenario: the only one that is judged
+    nothing: why it changes nothing, by mode
     """
 
     name: str
@@ -53,6 +55,7 @@ class Mistake(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     after: str
     options: tuple[str, ...] = ()
     scenario: str = ""
+    nothing: dict[str, str] = {}
 
 
 class Judged(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,7 +83,7 @@ def main() -> None:
     given = parser.parse_args()
     done = records(given.out)
     known = {(one.name, one.mode) for one in done}
-    planted = msgspec.convert(tomllib.loads(MISTAKES.read_text())["mistake"], list[Mistake])
+    planted = mistakes()
     for mistake in planted:
         if given.only in mistake.name and (mistake.name, given.mode) not in known:
             judged = judge(mistake, given.mode)
@@ -92,6 +95,11 @@ def main() -> None:
     print(f"{noticed(done)} of {len(done)} noticed")
 
 
+def mistakes() -> list[Mistake]:
+    """Those of the file."""
+    return msgspec.convert(tomllib.loads(MISTAKES.read_text())["mistake"], list[Mistake])
+
+
 def noticed(done: Sequence[Judged]) -> int:
     """How many ended with exit code 1."""
     return sum(one.code == 1 for one in done)
@@ -99,12 +107,20 @@ def noticed(done: Sequence[Judged]) -> int:
 
 def page(done: Sequence[Judged]) -> str:
     """The table of all records, as Markdown."""
+    nothing = {(one.name, mode): f"(changes nothing: {why})" for one in mistakes()
+               for mode, why in one.nothing.items()}  # fmt: skip
     rows = [
         f"| {one.name} | {one.kind} | {one.mode} | {'yes' if one.code == 1 else 'no'} "
-        f"| {len(one.changed)} | {len(one.new)} | {shown(tell(one))} |"
+        f"| {len(one.changed)} | {len(one.new)} "
+        f"| {nothing.get((one.name, one.mode)) or shown(tell(one))} |"
         for one in done
     ]
-    figures = PAGE.format(release=RELEASE, noticed=noticed(done), of=len(done))
+    figures = PAGE.format(
+        release=RELEASE,
+        noticed=noticed(done),
+        matter=sum((one.name, one.mode) not in nothing for one in done),
+        nothing=len(nothing),
+    )
     return "\n".join([figures, *rows, ""])
 
 

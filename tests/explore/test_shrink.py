@@ -7,8 +7,9 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
+from racegate.explore.canonical import symbolic
 from racegate.explore.shrink import Case, shrink
-from racegate.history.schedule import FORCED, Hold, Schedule
+from racegate.history.schedule import FORCED, Hold, Schedule, parse_schedule
 from racegate.scenario.expect import Expect
 from racegate.scenario.settings import (
     CacheMode,
@@ -198,3 +199,9 @@ def test_no_step_carries_prefixes_in_another_way(carried: TransferMode) -> None:
     assert found.case.scenario.engine.depth == 2 and len(tried) > 5
     assert {one.transfers for one in tried} == {carried}
     assert {one.cache_mode for one in tried} == {CacheMode.OFFLOAD, CacheMode.NONE}
+
+
+def test_a_step_is_named_by_how_often_its_request_was_scheduled_before_it() -> None:
+    held = parse_schedule(["d2h:counts@3 until host:look@1"])
+    named = symbolic(held, {3: ("A",), 1: ("B", "A"), 2: ("A",)}, prefer="A")
+    assert named.texts() == ("d2h:counts@A.2 until host:look@A.0",)

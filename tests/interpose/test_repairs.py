@@ -19,7 +19,7 @@ from racegate.interpose.outcome import Ending, Plan
 from racegate.report.targets.repairs import render_patch, render_repair
 from racegate.targets.program.judge import judge_on
 from racegate.targets.program.launch import DeviceServer, Program, checked_program
-from racegate.targets.program.repairs.edges import WaitKind
+from racegate.targets.program.repairs.edges import SourceFiles, WaitKind
 from racegate.targets.program.repairs.exported import export_test, plain_source
 from racegate.targets.program.repairs.patches import (
     PatchResult,
@@ -27,7 +27,13 @@ from racegate.targets.program.repairs.patches import (
     patched,
     read_patch,
 )
-from racegate.targets.program.repairs.proof import ProgramRepair, repair_program
+from racegate.targets.program.repairs.proof import (
+    ProgramRepair,
+    repair_program,
+    repaired_in,
+    verdict_on,
+)
+from racegate.targets.program.repairs.trials import Trials
 from repository import ROOT
 
 pytestmark = needs_cuda_torch
@@ -211,6 +217,14 @@ def test_an_edge_stands_in_the_library_that_lacks_it(device: DeviceServer, tmp_p
     assert (found.after, found.left) == ("PROVED", ())
     assert "prefetch.py" in found.diff
     assert (tmp_path / "prefetch.py").read_text() == PREFETCH
+
+
+def test_a_file_that_is_to_stay_as_it_is_gets_no_edge(device: DeviceServer, tmp_path: Path) -> None:
+    script = tmp_path / "program.py"
+    script.write_text(TWO_EDGES)
+    trials = Trials(device, checked_program((str(script),)), SourceFiles(), 9)
+    found = repaired_in(trials, verdict_on(device), untouched=str(script))
+    assert (found.edges, found.diff, found.exit_code) == ((), "", ExitCode.FINDING)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from racegate.history.observe import Boundary, Observation
 from racegate.history.trace import Access, HostAccess, OpRecord, TraceEvent
 from racegate.oracles.ownership import PageMistake, find_wrong_pages
 from racegate.scenario.settings import CacheMode, EngineSpec
-from racegate.scenario.spec import OwnScenario, Request
+from racegate.scenario.spec import Image, OwnScenario, Request
 from support import checker
 
 A_PROMPT = (1, 2, 3, 4, 5)
@@ -25,29 +25,49 @@ SCRIPT = OwnScenario(
     requests=(
         Request(name="A", arrive=0, prompt=A_PROMPT, max_tokens=1),
         Request(name="B", arrive=1, prompt=(*A_PROMPT, 6), max_tokens=1),
+        Request(
+            name="D",
+            arrive=1,
+            prompt=A_PROMPT,
+            max_tokens=1,
+            images=(Image(start=0, grid=(1, 1, 2)),),
+        ),
         Request(name="C", arrive=1, prompt=(7, 8, 9, 1, 2), max_tokens=1),
     ),
 )
 POOL, HOST = 1, 2  # storages
 
 
-def planned(step: int, **requests: tuple[int, int, int]) -> Observation:
-    """A plan. requests: a block that each takes, tokens, and those of the prefix loaded there"""
+def planned(step: int, **requests: tuple[tuple[int, ...], int, int]) -> Observation:
+    """A plan. requests: blocks that each takes, tokens (0 where its load was lost, and it does not
+    run), and those of the prefix loaded there
+    """
     return Observation(
         step=step,
         boundary=Boundary.SCHEDULED,
-        values={"plan": tuple((name, tokens, 0) for name, (_, tokens, _) in requests.items())},
+        values={
+            "plan": tuple((name, tokens, 0) for name, (_, tokens, _) in requests.items() if tokens)
+        },
         detail={
             "computed": {name: loaded for name, (_, _, loaded) in requests.items()},
             "taking": {
-                name: (((block,), (block,)), ((block,), (block,)), loaded)
-                for name, (block, _, loaded) in requests.items()
+                name: ((blocks, blocks), (blocks, blocks), loaded)
+                for name, (blocks, _, loaded) in requests.items()
             },
         },
     )
 
 
-PLANS = (planned(0, A=(3, 4, 0)), planned(1, B=(3, 2, 4)), planned(2, C=(3, 4, 0)))
+PLANS = (
+    planned(0, A=((3,), 4, 0)),
+    planned(1, B=((3,), 2, 4)),
+    planned(2, C=((3,), 4, 0)),
+    planned(3, B=((2,), 0, 4), C=((3,), 4, 0)),
+    planned(4, A=((3,), 4, 0), B=((2,), 2, 4)),
+    planned(5, A=((3, 5), 4, 0)),
+    planned(6, B=((3, 5), 2, 8)),
+    planned(7, D=((3,), 2, 4)),
+)
 
 
 def op(name: str, step: int, *accesses: Access) -> OpRecord:
@@ -85,8 +105,20 @@ MISTAKES = {
     "stored between two kernels": ((computed(0), stored("A", 0), computed(0)), ["early"]),
     "another block stored": ((computed(0), stored("A", 0, block=2)), ["early"]),
     "stored behind the next owner": (
-        (computed(0), computed(2), stored("A", 0)),
+        (computed(0), computed(2), stored("A", 0), computed(2)),
         ["anothers"],
+    ),
+    "stored behind a later step of its own": (
+        (computed(0), computed(4), stored("A", 0)),
+        ["unfilled", "anothers"],
+    ),
+    "another block of its own stored": (
+        (computed(5, block=5), stored("A", 5, block=5)),
+        ["anothers"],
+    ),
+    "stored where another was loaded": (
+        (computed(0), stored("A", 0), computed(4), loaded("B", 4), stored("A", 4)),
+        ["unfilled", "anothers", "anothers"],
     ),
     "stored when the next owner has it": (
         (computed(0), zeroed(2), stored("A", 0)),
@@ -100,6 +132,8 @@ MISTAKES = {
         (computed(0), stored("A", 0), loaded("B", 1), zeroed(1), computed(1)),
         ["zeroed", "unfilled"],
     ),
+    "zeroed behind the kernel": ((computed(0), zeroed(0)), ["zeroed"]),
+    "a load that was lost": ((computed(0), computed(3)), []),
     "loaded behind the kernel": (
         (computed(0), stored("A", 0), computed(1), loaded("B", 1)),
         ["unfilled"],
@@ -111,6 +145,14 @@ MISTAKES = {
     "loaded into another block": (
         (computed(0), stored("A", 0), loaded("B", 1, block=2), computed(1)),
         ["anothers", "unfilled"],
+    ),
+    "a shorter prefix loaded": (
+        (computed(0), stored("A", 0), loaded("B", 6)),
+        ["anothers"],
+    ),
+    "a prefix of another image loaded": (
+        (computed(0), stored("A", 0), loaded("D", 7)),
+        ["anothers"],
     ),
     "another prefix loaded": (
         (computed(0), stored("A", 0), computed(2), stored("C", 2), loaded("B", 1)),

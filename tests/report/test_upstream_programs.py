@@ -145,5 +145,7 @@ def test_a_committed_page_has_its_test_beside_it(path: Path) -> None:
     text = path.read_text()
     facts = load_facts(path.with_suffix(".toml"))
     assert text.startswith(f"# {facts.package} ")
+    history = path.with_suffix(".history.json")
+    assert not history.exists() or load_range(history) in " ".join(text.split("\n"))
     test = path.with_name(f"test_{path.stem}.py")
     assert test.exists() == (f"[{test.name}]" in text)

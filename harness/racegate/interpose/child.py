@@ -42,7 +42,7 @@ from racegate.interpose.gpus import GPUS, VIRTUAL_GPU, GpuFacts, facts_seen
 from racegate.interpose.kernels.interpreted.accesses import LaunchJudged
 from racegate.interpose.kernels.interpreted.programs import LaunchConflicts
 from racegate.interpose.kernels.memo import Memo
-from racegate.interpose.other_sources import PlaceWatch, fail_with_threads, read_instead
+from racegate.interpose.other_sources import PlaceWatch, ask_of_texts, read_instead
 from racegate.interpose.outcome import DEVICE, CompileMode, DeviceKind, Ending, Job, Outcome, Plan
 from racegate.interpose.program.failures import (
     code_of_exit,
@@ -122,7 +122,7 @@ class Child:
         self._named: dict[int, NamedConflict] = {}
         self._in_launches = LaunchConflicts()
         self._rank: Rank | None = None
-        self._places = PlaceWatch(self.session)
+        self.places = PlaceWatch(self.session)
         self.run = ProgramRun(self.findings, self.installed.read, self.installed.declare)
 
     def _session_on(self, library: Library, listener: Listener | None) -> Session:
@@ -160,9 +160,7 @@ class Child:
             self.installed.library.watch_pages()
         if job.sources:
             read_instead(job.sources)
-            fail_with_threads(self.finish)
-            self._places.install()
-            self.session.recorder.price_waits()
+            ask_of_texts(self.session, self.places, self.finish)
         track_processes(self.session, self.installed.library)
         track_allocator_settings(self.refuse)
 
@@ -239,7 +237,7 @@ class Child:
             gpu=self._gpu,
             compiled_regions=compiled_regions(),
             imported=imported_from(self._path) if self._path else 0,
-            places=self._places.seen(),
+            places=self.places.seen(),
             waits=session.recorder.prices,
             kernels=self._in_launches.kernels(),
         )

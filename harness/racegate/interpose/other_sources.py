@@ -69,6 +69,17 @@ def fail_with_threads(finish: Callable[[Ending, int, str], object]) -> None:
     _set(threading, "excepthook", told)
 
 
+def ask_of_texts(
+    session: Session, places: PlaceWatch, finish: Callable[[Ending, int, str], object]
+) -> None:
+    """The run that begins is one of other texts: where they ask for it, what is in scope is told,
+    what their waits cost, and an error that ends a thread ends it.
+    """
+    fail_with_threads(finish)
+    places.install()
+    session.recorder.price_waits()
+
+
 def _set(owner: object, name: str, value: object) -> None:
     setattr(owner, name, value)
 

@@ -113,8 +113,8 @@ _PAGES = {
     "{found}: copy what the plan of the step gives the request",
     PageMistake.GIVEN_BACK: "comes to {buffer} block {block} for request {request}, which has "
     "given it back before{to}: let a page go on when its copy is done",
-    PageMistake.ZEROED: "zeroes {buffer} block {block}, which a copy has filled for request "
-    "{request} in the same step: zero it before",
+    PageMistake.ZEROED: "zeroes {buffer} block {block}, which holds what request {request} "
+    "has there by now: zero it before",
     PageMistake.EARLY: "reads {buffer} block {block} for request {request} before {other} "
     "writes it: copy behind the kernels of the step",
     PageMistake.UNFILLED: "reads {buffer} block {block} for request {request}, and no copy has "

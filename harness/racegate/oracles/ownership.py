@@ -47,7 +47,7 @@ class PageMistake(StrEnum):
 
     ANOTHERS: a copy reads or fills what is another request's, or another prefix or step of its own
     GIVEN_BACK: a copy reads what was given back, or fills what another request has been given
-    ZEROED: what a copy has filled is zeroed afterwards
+    ZEROED: what a copy has filled, or a kernel written, is zeroed afterwards
     EARLY: a copy reads what a kernel of its own step has yet to write
     UNFILLED: a kernel reads what a copy has yet to fill
     """
@@ -215,7 +215,7 @@ class _Tiers:
             holder = self._owners[is_state].get(block)
             if block not in meant:
                 self._wrong(PageMistake.ANOTHERS, op, request, pool, block, found=holder)
-            elif op.step < self._step and holder is not None and holder.request != request:
+            elif holder is not None and holder.request != request:
                 self._wrong(PageMistake.GIVEN_BACK, op, request, pool, block, found=holder)
             tags[block] = tag
 
@@ -242,7 +242,7 @@ class _Tiers:
         tags = self._tags.get(pool.storage, {})
         for block in rows_of(pool.rows):
             found = tags.pop(block, None)
-            if found is not None and found.step == op.step and found.length:
+            if found is not None:
                 self._wrong(PageMistake.ZEROED, op, found.request, pool, block, found=found)
 
     def _compute(self, op: OpRecord, pools: Sequence[Access]) -> None:

@@ -168,3 +168,23 @@ def test_a_row_of_the_second_runner_has_the_state_that_its_index_names(
     ((name, told),) = watch.inner
     assert name == "sampling" and told["seeds"] == [9, 7] and told["sums"] == [2.0, 4.0]
     assert told["temperature"] == pytest.approx([0.3, 0.1])
+
+
+def test_a_chunk_of_a_batch_has_the_requests_of_its_states(
+    monkeypatch: pytest.MonkeyPatch, watch: Any
+) -> None:
+    class Sampler:
+        sampling_states = SimpleNamespace()
+        req_states = SimpleNamespace(index_to_req_id={0: "Y-0123abcd", 2: "X-0123abcd"})
+
+        def apply_sampling_params(
+            self, logits: Any, expanded_idx_mapping: Any, idx_mapping_np: Any
+        ) -> Any:
+            return logits
+
+    sampler = module(monkeypatch, SAMPLERS[1], Sampler=Sampler).Sampler()
+    watch_sampling(watch, rows)
+    assert len(rows()) == 2
+    sampler.apply_sampling_params(torch.tensor([[1.0], [2.0]]), torch.tensor([2, 2]), [2])
+    ((_, told),) = watch.inner
+    assert told["rows"] == ["X"] and told["sums"] == [1.0, 2.0]

@@ -182,6 +182,9 @@ def test_rows_are_sampled_with_what_their_requests_ask_for() -> None:
         assert first.startswith(f"step 1: sampling.{name} of request B in row 0: ")
     assert untrue([both, (1, "sampling", {**true, "seeds": {"B": 8}})])
     assert untrue([both, (1, "sampling", {**true, "outputs": [[3], []]})])
+    chunk: dict[str, object] = {"rows": ["A"], "temperature": [0.0], "sums": [1.0]}
+    assert untrue([both, (1, "sampling", chunk)]) == [], "runner V2 samples large batches in chunks"
+    assert untrue([both, (1, "sampling", {**chunk, "temperature": [0.05]})])
 
 
 def test_requests_that_stay_where_they_are_are_found_by_their_places() -> None:

@@ -14,6 +14,7 @@ import typer
 
 from racegate.cli.foreign.cells import scheduler_cell, vllm_cell
 from racegate.cli.foreign.releases import release_commands, started
+from racegate.cli.foreign.repair import repair_in_release
 from racegate.cli.foreign.selection import ExceptOption, without
 from racegate.cli.options import (
     JsonOption,
@@ -163,6 +164,7 @@ def _command(cell: ReleaseCell, asked: ReleaseSpec, also: Sequence[str]) -> str:
 
 
 vllm = release_commands(VLLM, vllm_cell)
-vllm.command()(with_set("cell", vllm_cell)(mutate))
 sglang = release_commands(SGLANG, scheduler_cell)
-sglang.command()(with_set("cell", scheduler_cell)(mutate))
+for commands, cell_of in ((vllm, vllm_cell), (sglang, scheduler_cell)):
+    commands.command()(with_set("cell", cell_of)(mutate))
+    commands.command("repair")(with_set("cell", cell_of)(repair_in_release))

@@ -12,9 +12,10 @@ import typer
 
 from racegate.cli.foreign.torch import SearchProgress
 from racegate.cli.foreign.virtual import MemoryOption
-from racegate.cli.help.named import FaultOption
+from racegate.cli.help.named import FaultOption, ScenarioArgument
 from racegate.cli.options import (
     JsonOption,
+    LogOption,
     RunTimeoutOption,
     fail,
     place_to_write,
@@ -25,9 +26,12 @@ from racegate.cli.options import (
 from racegate.faults.catalogue import find_fault
 from racegate.history.exit_code import ExitCode
 from racegate.history.schedule import Holds, parse_holds
+from racegate.interpose.errors import BadInput
 from racegate.interpose.outcome import DeviceKind
+from racegate.jobs.foreign.releases import ReleaseCell, kind_of
 from racegate.report.targets.repairs import render_patch, render_repair
-from racegate.scenario.files import load, script_file
+from racegate.scenario.errors import BadInputError
+from racegate.scenario.files import load, load_for, script_file
 from racegate.scenario.untrusted.reading import read_text
 from racegate.scenario.untrusted.text import printable_lines
 from racegate.targets.common.server import PrintPlace
@@ -50,6 +54,12 @@ class WaitLimit(StrEnum):
     DEVICE = "device"
 
 
+WaitOption = Annotated[
+    WaitLimit,
+    typer.Option(help="Who may be made to wait: device is the host, for the whole device."),
+]
+
+
 @app.command(context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True})
 def repair(
     program: Annotated[
@@ -60,10 +70,7 @@ def repair(
         ),
     ],
     fault: FaultOption = None,
-    wait: Annotated[
-        WaitLimit,
-        typer.Option(help="Who may be made to wait: device is the host, for the whole device."),
-    ] = WaitLimit.HOST,
+    wait: WaitOption = WaitLimit.HOST,
     runs: Annotated[int, typer.Option(min=3, help="Runs that may be made.")] = 200,
     patch: Annotated[
         Path | None,
@@ -104,6 +111,44 @@ def repair(
             on_trial=progress.show,
         )
     text = printable_lines(render_repair(found, shlex.join(subject.argv)))
+    tell(json, found, lambda: _show(found.diff, text))
+    raise typer.Exit(found.exit_code)
+
+
+def repair_in_release(
+    scenario: ScenarioArgument,
+    cell: ReleaseCell,
+    *,
+    finding: Annotated[
+        str, typer.Option(metavar="SIGNATURE", help="This conflict alone, not all.")
+    ] = "",
+    wait: WaitOption = WaitLimit.HOST,
+    trials: Annotated[int, typer.Option(min=3, help="Recorded runs that may be made.")] = 60,
+    runs: Annotated[int, typer.Option(min=0, help="Runs under holds of what is repaired.")] = 400,
+    log: LogOption = None,
+    json: JsonOption = None,
+) -> None:
+    """Find the edges in the engine's own source that order what races in a scenario, prove them,
+    and print them as a diff: exit codes as of `racegate repair`. Each is tried on an engine that is
+    started with it in memory.
+    """
+    from racegate.jobs.triage.release_repairs import EditedEngines, repair_release
+
+    packaging = kind_of(cell).packaging
+    loaded = load_for(packaging.title, script_file(scenario, packaging.name))
+    try:
+        with SearchProgress() as progress:
+            found = repair_release(
+                EditedEngines(cell, loaded, log),
+                wanted=finding.rpartition("/")[2],
+                waiter_max=WaitKind[wait.name],
+                runs_max=trials,
+                landings_max=runs,
+                on_trial=progress.show,
+            )
+    except BadInput as error:
+        raise BadInputError(str(error)) from error
+    text = printable_lines(render_repair(found, f"{loaded.name} on {cell.title}"))
     tell(json, found, lambda: _show(found.diff, text))
     raise typer.Exit(found.exit_code)
 

@@ -126,7 +126,7 @@ def places_of(file: str, before: str, after: str) -> Iterator[ChangedPlace]:
             yield ChangedPlace(file, (line, line))
             continue
         first, last, scope, begin, end = statements[at]
-        yield ChangedPlace(file, (first, max(last, first)), scope, (begin, end))
+        yield ChangedPlace(file, (first, last), scope, (begin, end))
 
 
 def _changed_lines(before: Sequence[str], after: Sequence[str]) -> Iterator[int]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TypeAlias
 
+from racegate.interpose.outcome import Sources
 from racegate.jobs.stores.witnesses import Reader
 from racegate.scenario.errors import BadInputError, BrokenHarnessError
 from racegate.scenario.spec import Scenario
@@ -71,20 +72,25 @@ def kind_of(cell: EngineCell) -> ReleaseKind:
 
 @contextmanager
 def open_release(
-    cell: EngineCell, *, log: Path | None = None, run_s: float = RUN_S
+    cell: EngineCell,
+    *,
+    log: Path | None = None,
+    run_s: float = RUN_S,
+    sources: Sources = (),
 ) -> Iterator[OpenedEngine]:
     """Starts the engine of a cell on the virtual device. Raises BadInput if it is not set up or
     does not start.
 
     log: where what it prints goes, if not to standard error; run_s: seconds that one run may take
+    sources: texts that it reads in the place of its files
     """
     if isinstance(cell, Cell):
-        with open_cell(cell, log=log, run_s=run_s) as engine:
+        with open_cell(cell, log=log, run_s=run_s, sources=sources) as engine:
             yield OpenedEngine(cell, engine, engine, lambda: sensitivity_of(engine))
         return
     assert isinstance(cell, SchedulerCell)
     environment = SGLANG.environment_of(cell.release, checkout=cell.checkout)
-    with open_scheduler(environment, cell, log=log, run_s=run_s) as engine:
+    with open_scheduler(environment, cell, log=log, run_s=run_s, sources=sources) as engine:
         yield OpenedEngine(cell, WithPlain(engine), engine, dict)
 
 

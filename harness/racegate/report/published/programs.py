@@ -58,7 +58,8 @@ def load_range(path: Path) -> str:
 
 
 def _said(cell: CellReport) -> str:
-    words = [one.verdict for one in cell.scenarios.values()]
+    told = cell.scenarios.values()
+    words = [f"{one.verdict} ({one.message})" if one.message else one.verdict for one in told]
     return ", ".join(words) or "cannot be run"
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from racegate.history.schedule import FORCED, texts_of
-from racegate.interpose.outcome import DeviceKind, Ending, Plan
+from racegate.interpose.outcome import DeviceKind, Ending, Plan, Sources
 from racegate.interpose.program.timeouts import where_it_stood
 from racegate.scenario.spec import Scenario
 from racegate.targets.common.environment import Environment
@@ -20,6 +20,7 @@ from racegate.targets.common.wire import (
     DRAFTED_BEHIND,
     FAILED,
     NOTHING_HELD,
+    SOURCES,
     Fidelity,
     Observed,
     ReleaseRun,
@@ -199,11 +200,14 @@ def open_process(
     *,
     log: Path | None = None,
     kind: DeviceKind = DeviceKind.VIRTUAL,
+    sources: Sources = (),
 ) -> Iterator[ForkServer]:
     """Starts an engine on a device. module: what runs in its environment; it is given a folder, the
-    arguments and two pipes.
+    arguments and two pipes. sources: texts that it reads in the place of its files, as of a Job
     """
     with tempfile.TemporaryDirectory(prefix="racegate-engine-") as folder:
+        if sources:
+            (Path(folder) / SOURCES).write_bytes(msgspec.json.encode(sources))
         command = [str(environment.python), "-m", module, folder, *arguments]
         failed = Path(folder) / FAILED
         with open_server(

@@ -16,6 +16,7 @@ DRAFTED_BEHIND = 4  # tokens behind a request's last that its last round may acc
 PENALISED = "penalised logits"  # a counter: nothing of a scenario's `expect` has its name
 KEPT = "kept"  # the first word of observations by field, of which two versions may have others
 NOT_EDITED = "cannot be edited there while it runs"
+SOURCES = "sources.json"  # in the engine's folder: texts that it reads in the place of its files
 FAILED = "failed.txt"  # in the engine's folder: why it did not start
 
 

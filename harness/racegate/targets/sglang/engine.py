@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from racegate.interpose.outcome import Plan
+from racegate.interpose.outcome import Plan, Sources
 from racegate.scenario.expect import Expect
 from racegate.scenario.spec import Abort, Request, Scenario
 from racegate.targets.common.cell import Runs
@@ -58,10 +58,12 @@ def open_scheduler(
     *,
     log: Path | None = None,
     run_s: float = RUN_S,
+    sources: Sources = (),
 ) -> Iterator[Engine]:
     """Starts SGLang's scheduler on the virtual device. log: where what it prints goes, if not to
-    stderr; run_s: seconds that one run may take
+    stderr; run_s: seconds that one run may take; sources: as `open_cell` has them
     """
     without = ",".join(repair.value for repair in cell.without)
-    with open_process(environment, SERVE, (cell.model.value, without), log=log) as server:
+    arguments = (cell.model.value, without)
+    with open_process(environment, SERVE, arguments, log=log, sources=sources) as server:
         yield Engine(server, run_s=run_s)

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from racegate.interpose.errors import BadInput
-from racegate.interpose.outcome import DeviceKind, Plan
+from racegate.interpose.outcome import DeviceKind, Plan, Sources
 from racegate.scenario.spec import Scenario
 from racegate.targets.common.client import RUN_S, Engine, open_process
 from racegate.targets.common.wire import Fidelity, ReleaseRun
@@ -43,15 +43,17 @@ def open_cell(
     log: Path | None = None,
     run_s: float = RUN_S,
     kind: DeviceKind = DeviceKind.VIRTUAL,
+    sources: Sources = (),
 ) -> Iterator[Engine]:
     """Starts the vLLM of a cell on a device. Raises BadInput if it is not set up, does not start,
     or is asked for what is not judged.
 
     log: where what it prints goes, if not to stderr; run_s: seconds that one run may take
+    sources: texts that it reads in the place of its files
     """
     if why := refusal_of(cell.arguments):
         raise BadInput(why)
     environment = VLLM.environment_of(cell.release, checkout=cell.checkout)
     asked = msgspec.json.encode(cell).decode()
-    with open_process(environment, SERVE, (asked,), log=log, kind=kind) as server:
+    with open_process(environment, SERVE, (asked,), log=log, kind=kind, sources=sources) as server:
         yield Engine(server, fidelity=cell.fidelity, run_s=run_s)

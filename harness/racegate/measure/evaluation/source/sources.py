@@ -56,6 +56,7 @@ OF_ORACLES = (
     "missing_edge",
     "ordering",
     "ownership",
+    "pages",
     "paths",
     "recall",
     "retimed",
@@ -147,7 +148,7 @@ SOURCES = {
             tests=_named(
                 "tests/interpose",
                 *("test_queue.py", "test_graph_parts.py", "test_touches.py"),
-                *("test_torn_copies.py", "test_interpose_latches.py"),
+                *("test_torn_copies.py", "test_interpose_latches.py", "test_spans.py"),
             ),
             elsewhere=_named(
                 "tests/interpose",

@@ -11,12 +11,27 @@ from pathlib import Path
 from types import FrameType, FunctionType
 from typing import Any
 
+import msgspec
+
 from racegate.interpose.kernels.memo import Memo
+from racegate.interpose.other_sources import read_instead
+from racegate.interpose.outcome import Sources
 from racegate.targets.common.inside.exchange import exchange_code
 from racegate.targets.common.inside.serve import NotTaken
-from racegate.targets.common.wire import NOT_EDITED, SourceEdit
+from racegate.targets.common.wire import NOT_EDITED, SOURCES, SourceEdit
 
 _INTERPRETER = "triton.runtime.interpreter"
+
+
+def read_texts(folder: Path) -> Sources:
+    """The texts that the engine reads from now on in the place of its files, if it was given any.
+    folder: the engine's
+    """
+    file = folder / SOURCES
+    texts = msgspec.json.decode(file.read_bytes(), type=Sources) if file.exists() else ()
+    if texts:
+        read_instead(texts)
+    return texts
 
 
 class LineTracer:

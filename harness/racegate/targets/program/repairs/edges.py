@@ -77,6 +77,11 @@ class SourceEdge(msgspec.Struct, frozen=True, kw_only=True):
     wait: tuple[str, LineEdit] | None = None
 
     @property
+    def paths(self) -> frozenset[str]:
+        """The files that it changes, by their absolute paths."""
+        return frozenset(edit.path for edit in self.edits)
+
+    @property
     def lines(self) -> int:
         """How many lines of source it changes."""
         return sum(

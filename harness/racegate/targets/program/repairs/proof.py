@@ -121,13 +121,14 @@ class ProgramRepair(StrictStruct, frozen=True, kw_only=True):
 @dataclass(slots=True)
 class _Attempt:
     """A repair that is being looked for. wanted: signatures; said: of each, the candidates that
-    were no repair
+    were no repair; untouched: a file that no edge changes
     """
 
     trials: Trials
     wanted: frozenset[str]
     waiter_max: WaitKind
     on_trial: OnTrial
+    untouched: str = ""
     useful: list[EdgeTrial] = field(default_factory=list)
     said: dict[str, list[str]] = field(default_factory=dict)
     is_complete: bool = True
@@ -142,6 +143,7 @@ class _Attempt:
                 edges = _interleaved(
                     [candidates.of(race, waiter_max=self.waiter_max) for race in group]
                 )
+                edges = [edge for edge in edges if self.untouched not in edge.paths]
                 for edge in edges[: EACH_MAX + 2 * len(group)]:
                     if edge not in tried:
                         tried.add(edge)
@@ -213,7 +215,40 @@ def repair_program(
     wanted: the signature of the one, empty for all; holds: of its witness
     waiter_max: the dearest wait that may be put in; runs_max: runs that may be made
     """
-    trials = Trials(device, program, SourceFiles(), runs_max)
+    return repaired_in(
+        Trials(device, program, SourceFiles(), runs_max),
+        verdict_on(device),
+        wanted=wanted,
+        holds=holds,
+        waiter_max=waiter_max,
+        on_trial=on_trial,
+    )
+
+
+def verdict_on(device: DeviceServer) -> Callable[[Program], str]:
+    """What is said of a program there, in words."""
+
+    def verdict(program: Program) -> str:
+        judged = judge_on(device, program, explores=False, runs_max=1, is_quiet=True)
+        return verdict_text(judged.verdict, judged.tried)
+
+    return verdict
+
+
+def repaired_in(
+    trials: Trials,
+    verdict: Callable[[Program], str],
+    *,
+    wanted: str = "",
+    holds: Holds = (),
+    waiter_max: WaitKind = WaitKind.HOST,
+    untouched: str = "",
+    on_trial: OnTrial = lambda made, most: None,
+) -> ProgramRepair:
+    """The same in trials that have not begun. verdict: on the repaired program, in words
+    untouched: a file that stays as it is, by its absolute path
+    """
+    program = trials.program
     trials.begin()
     base = trials.base.outcome
     before = _said_of(base)
@@ -227,13 +262,17 @@ def repair_program(
         reason = f"the program has no conflict {wanted}".rstrip()
         return ProgramRepair(argv=program.argv, before=before, reason=reason, runs=trials.runs)
     names = frozenset(race.signature for race in races)
-    attempt = _Attempt(trials, names, waiter_max, on_trial)
+    attempt = _Attempt(trials, names, waiter_max, on_trial, untouched)
     attempt.try_all(races)
-    return _told(attempt, races, attempt.best(), holds)
+    return _told(attempt, races, attempt.best(), holds, verdict)
 
 
 def _told(
-    attempt: _Attempt, races: Sequence[Race], best: EdgeTrial | None, holds: Holds
+    attempt: _Attempt,
+    races: Sequence[Race],
+    best: EdgeTrial | None,
+    holds: Holds,
+    verdict: Callable[[Program], str],
 ) -> ProgramRepair:
     trials, gone = attempt.trials, frozenset[str]() if best is None else best.gone
     left = tuple(_unrepaired(race, attempt) for race in races if race.signature not in gone)
@@ -241,8 +280,7 @@ def _told(
     after = under = ""
     if best is not None:
         repaired = trials.repaired(texts)
-        judged = judge_on(trials.device, repaired, explores=False, runs_max=1, is_quiet=True)
-        after = verdict_text(judged.verdict, judged.tried)
+        after = verdict(repaired)
         under = _under(trials, repaired, holds)
     return ProgramRepair(
         argv=trials.program.argv,

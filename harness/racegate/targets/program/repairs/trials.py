@@ -10,6 +10,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
@@ -20,12 +21,22 @@ from racegate.interpose.errors import BadInput
 from racegate.interpose.outcome import Ending, Outcome, Plan, changed
 from racegate.targets.common.search import POLLS
 from racegate.targets.program.judge import MORE_S, TIMES_MAX
-from racegate.targets.program.launch import DeviceServer, Program
+from racegate.targets.program.launch import Program
 from racegate.targets.program.repairs.edges import SourceEdge, SourceFiles, WaitKind
 
 
 class RunsSpentError(Exception):
     """No further run may be made."""
+
+
+class RunsProgram(Protocol):
+    """What runs a program, whose sources may be other ones."""
+
+    def run(
+        self, program: Program, plan: Plan, *, is_quiet: bool = False, stdout: Path | None = None
+    ) -> Outcome:
+        """One run under one plan. stdout: the file for what it prints"""
+        ...
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,7 +90,7 @@ class Trials:
     runs_max: how many may be made in all; base: the run as it is, for comparison
     """
 
-    device: DeviceServer
+    device: RunsProgram
     program: Program
     texts: SourceFiles
     runs_max: int

@@ -11,13 +11,20 @@ from pathlib import Path
 import msgspec
 
 from racegate.history.finding import Race
-from racegate.history.schedule import parse_holds
+from racegate.history.schedule import Holds, parse_holds
 from racegate.interpose.errors import BadInput
 from racegate.interpose.outcome import DeviceKind, Outcome, Plan
 from racegate.targets.program.judge import under
 from racegate.targets.program.launch import DeviceServer, Program
+from racegate.targets.program.repairs.edges import SourceFiles, path_of
 from racegate.targets.program.repairs.exported import export_test
-from racegate.targets.program.repairs.proof import ProgramRepair, repair_program
+from racegate.targets.program.repairs.proof import (
+    ProgramRepair,
+    repair_program,
+    repaired_in,
+    verdict_on,
+)
+from racegate.targets.program.repairs.trials import Trials
 from racegate.targets.program.words import difference
 from racegate.targets.program.workflow.witness import ProgramWitness
 
@@ -37,7 +44,7 @@ class UpstreamMaterial(msgspec.Struct, frozen=True, kw_only=True):
 
     race: the two accesses with their stacks; holds: under which it does harm
     changes: what is then observed, or how the program then ends, in words
-    repair: of all conflicts of the program, or why none; test: the plain one
+    repair: of all conflicts of the program, in the library where that can be; test: the plain one
     torch_version: of this run
     """
 
@@ -69,10 +76,17 @@ def upstream_material(
         race=race,
         holds=witness.holds,
         changes=changes,
-        repair=repair_program(device, program, holds=holds, runs_max=runs_max),
+        repair=_repaired(device, program, holds, runs_max),
         test=_tested(device, program, witness),
         torch_version=shown.base.torch_version,
     )
+
+
+def _repaired(device: DeviceServer, program: Program, holds: Holds, runs_max: int) -> ProgramRepair:
+    """By lines of the library, which a report is about; by the script's too if these do not do."""
+    trials, script = Trials(device, program, SourceFiles(), runs_max), path_of(program.argv[0])
+    found = repaired_in(trials, verdict_on(device), holds=holds, untouched=script)
+    return repair_program(device, program, holds=holds, runs_max=runs_max) if found.left else found
 
 
 def _changes(base: Outcome, held: Outcome) -> tuple[str, ...]:

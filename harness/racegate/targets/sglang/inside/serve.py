@@ -20,12 +20,13 @@ from racegate.interpose.child import Child
 from racegate.interpose.device.queue import Queue
 from racegate.interpose.forkserver import JobServer
 from racegate.interpose.kernels.memo import Memo
+from racegate.interpose.other_sources import ask_of_texts
 from racegate.interpose.program.install import enter, watching
 from racegate.interpose.program.timeouts import write_stacks_on_signal
 from racegate.targets.common.inside.listener import EngineListener
 from racegate.targets.common.inside.serve import Failure, observations, serve
 from racegate.targets.common.inside.session import EngineSession
-from racegate.targets.common.inside.sources import LineTracer, edit_source
+from racegate.targets.common.inside.sources import LineTracer, edit_source, read_texts
 from racegate.targets.common.wire import ReleaseRun, Task
 from racegate.targets.sglang.inside import standins
 from racegate.targets.sglang.inside.engine import Driver, start
@@ -41,6 +42,7 @@ class Host:
     def __init__(
         self, library: Path, folder: Path, model: ModelKind, without: tuple[Repair, ...]
     ) -> None:
+        self._texts = read_texts(folder)  # before anything of the engine is imported
         self._listener = EngineListener()
         self._memo = Memo()  # stays empty: what kernels did is not kept
         self._child = Child(library, listener=self._listener)
@@ -70,6 +72,8 @@ class Host:
         self._listener.begin()
         if task.plan.is_recording:
             self._child.installed.library.watch_pages()
+        if self._texts:
+            ask_of_texts(self._child.session, self._child.places, self._child.finish)
         delivered: dict[str, tuple[int, ...]] = {}
         tracer = LineTracer(_PACKAGE)
         traced = tracer.tracing() if task.sources.traces else nullcontext()

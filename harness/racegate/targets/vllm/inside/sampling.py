@@ -15,7 +15,7 @@ import torch
 
 from racegate.targets.common.inside.session import Tensor
 from racegate.targets.common.inside.watch import Look
-from racegate.targets.vllm.inside.watch import RunnerWatch
+from racegate.targets.vllm.inside.watch import RunnerWatch, name_of
 
 # Of the first runner's metadata, by row; those behind the first three are used with penalties only.
 _BY_ROW = ("temperature", "top_p", "top_k")
@@ -104,8 +104,14 @@ def _see_drafts(watch: RunnerWatch, rows: list[str], given: dict[str, Any]) -> N
 
 
 def _see_states(watch: RunnerWatch, rows: list[str], given: dict[str, Any], made: Tensor) -> None:
-    """Of the second runner: a row of logits belongs to the state that its index names."""
+    """Of the second runner: a row of logits belongs to the state that its index names. A large
+    batch is sampled in chunks, each of some of its rows.
+    """
     index, states = given["expanded_idx_mapping"], given["self"].sampling_states
+    places = given.get("idx_mapping_np", ())  # older releases have it not, and no chunks
+    if 0 < len(places) < len(rows):
+        names = given["self"].req_states.index_to_req_id
+        rows = [name_of(names[int(at)]) for at in places]
     with watch.own():
         place = watch.memory_of(index)
     by_row = {key: getattr(states, key, None) for key in ("temperature", "seeds")}

@@ -28,6 +28,7 @@ from racegate.interpose.errors import ExitCode
 from racegate.interpose.forkserver import JobServer
 from racegate.interpose.kernels.memo import Memo
 from racegate.interpose.kernels.operators import meet, met
+from racegate.interpose.other_sources import ask_of_texts
 from racegate.interpose.outcome import DEVICE, DeviceKind
 from racegate.interpose.program.huge_pages import gather
 from racegate.interpose.program.install import enter, watching
@@ -39,7 +40,7 @@ from racegate.targets.common.inside.prefix_server import ForkedLandings, Pause, 
 from racegate.targets.common.inside.probing import ProbeTally, probe_sources
 from racegate.targets.common.inside.serve import Failure, observations, serve
 from racegate.targets.common.inside.session import EngineSession
-from racegate.targets.common.inside.sources import LineTracer, edit_source
+from racegate.targets.common.inside.sources import LineTracer, edit_source, read_texts
 from racegate.targets.common.wire import FAILED, ReleaseRun, RunMode, Task
 from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.inside import plants, standins
@@ -72,6 +73,7 @@ class Host:
         asked: Cell,
         kind: DeviceKind,
     ) -> None:
+        self._texts = read_texts(folder)  # before anything of the engine is imported
         self._memo = Memo()
         self._listener = EngineListener(
             own=(_OWN,), stream_of=lambda: torch._C._cuda_getCurrentRawStream(0)
@@ -131,6 +133,8 @@ class Host:
             self._memo.keep()
         if task.plan.is_recording or is_heard:
             self._child.installed.library.watch_pages()
+        if self._texts:
+            ask_of_texts(self._session, self._child.places, self._child.finish)
         delivered: dict[str, tuple[int, ...]] = {}
         has_converged = False
         tracer = LineTracer(plants.PACKAGE.partition(".")[0])

@@ -26,7 +26,8 @@ from racegate.targets.common.inside.session import EngineSession
 from racegate.targets.common.inside.triton import answer_for_triton
 from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.inside.absent import IMAGES, answer_for
-from racegate.targets.vllm.wire import CaptureMode, ModelRunner, PositionMode
+from racegate.targets.vllm.inside.scripted.model import VOCAB
+from racegate.targets.vllm.wire import DRAFTS_USUAL, CaptureMode, ModelRunner, PositionMode
 
 COMPILED = (
     "vllm._C",
@@ -265,6 +266,7 @@ def fit_engine() -> None:
     if plain is not None:  # the release's own twin of a compiled operator
         operators.apply_repetition_penalties_cuda = plain
     _sort_plainly()
+    _verify_in_chunks()
     from vllm.model_executor.models import qwen3_next
 
     def no_experts(model: Any) -> None:
@@ -292,6 +294,18 @@ def _sort_plainly() -> None:
         return
     if hasattr(sampler, "apply_top_k_top_p_pytorch"):
         sampler.HAS_TRITON = False
+
+
+def _verify_in_chunks() -> None:
+    """As many rows of logits at a time as two requests have: a chunk's memory is made for a
+    vocabulary of production's, and a batch of this one's would never need a second chunk.
+    """
+    try:
+        import vllm.v1.worker.gpu.spec_decode.rejection_sampler as verifies
+    except ImportError:
+        return
+    if hasattr(verifies, "MAX_CHUNK_BYTES"):
+        verifies.MAX_CHUNK_BYTES = 2 * (DRAFTS_USUAL + 1) * VOCAB * torch.float32.itemsize
 
 
 def keep_dimensions() -> None:

@@ -170,13 +170,14 @@ class Truth:
         says = self._says
         return all(says.token_at(row.index, p) == says.token_at(other.index, p) for p in places)
 
-    def _order(self, step: int, values: Values) -> bool:
-        """The rows of the batch, as the runner has them. Whether they are known"""
+    def _order(self, step: int, values: Values, *, is_whole: bool = True) -> bool:
+        """The rows of the batch, or some, as the runner has them. Whether they are known"""
         names: Any = values.get("rows")
         rows = self._steps.get(step)
         if not isinstance(names, list) or rows is None:
             return False
-        self._same(step, "rows", "of the batch", sorted(names), sorted(rows))
+        if is_whole:
+            self._same(step, "rows", "of the batch", sorted(names), sorted(rows))
         self._rows = [rows[name] for name in names if name in rows]
         return len(self._rows) == len(names)
 
@@ -304,9 +305,9 @@ class Truth:
 
     def _sampling(self, step: int, values: Values) -> None:
         """What each row is sampled with, or each of its logits."""
-        if not self._order(step, values):
-            return
         is_by_logits = "sums" in values
+        if not self._order(step, values, is_whole=not is_by_logits):
+            return
         rows = [row for row in self._rows for _ in range(row.drafts + 1 if is_by_logits else 1)]
         asked: dict[str, Callable[[Request], float | None]]
         asked = {"temperature": temperature, "seeds": seed}
