@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from python_order import python_order
 from racegate.history.schedule import Hold
-from racegate.interpose.device.queue import Queue, covers
+from racegate.interpose.device.queue import Queue, covers, covers_many
 from racegate.order.lanes import Lanes
 
 HOST = 0
@@ -116,3 +117,14 @@ def test_a_hold_of_many_operations_is_never_done_with() -> None:
         device.wait(0)
     assert not device.queue.is_eager and not device.queue.runs_now("other")
     assert device.queue.realised == {"op@* until forced": 2}
+
+
+@pytest.mark.parametrize(
+    ("operation", "is_many"), [("everything", True), ("d2h*", True), ("d2h@a#1", False)]
+)
+def test_a_hold_of_everything_or_with_a_star_keeps_back_more_than_one(
+    operation: str, *, is_many: bool
+) -> None:
+    hold = Hold(op=operation, until="forced")
+    assert covers_many(hold) is is_many
+    assert covers(hold, "d2h@a#1") and covers(hold, "d2h@a#2") is is_many

@@ -70,3 +70,13 @@ def test_memory_has_its_latest_owner_and_remembers_a_few_of_those_before(
         seen = sorted((one, *live[one][:2]) for one in live if one not in unseen)
         inside = [one for one in seen if one[0] < low + 6 and low < one[1]]
         assert sites.within(low, low + 6) == inside
+
+
+def test_views_of_memory_are_forgotten_when_some_of_it_is_no_more() -> None:
+    spans = Spans()
+    spans.add(0, 8, Place.DEVICE, is_whole_pages=True)
+    spans.aliases["view"] = spans
+    spans.remove(4)
+    assert spans.aliases, "nothing begins there"
+    spans.remove(0)
+    assert not spans.aliases

@@ -148,3 +148,20 @@ def test_batch_norm_over_two_devices_is_batch_norm_over_both_batches() -> None:
     )
     assert_equal(actual, torch.autograd.grad(expected, batch, grad)[0])
     assert_equal(sums[3], grad.sum((0, 2)))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("name", ["softmax", "log_softmax"])
+def test_softmax_of_16_bits_with_a_result_of_32(name: str, dtype: torch.dtype) -> None:
+    given = drawn(3, 5, leaf=False).to(dtype)
+    wide = given.float().requires_grad_()
+    expected = getattr(torch, name)(wide, 1)
+    forward, backward = TWINS[f"aten::_{name}"], TWINS[f"aten::_{name}_backward_data"]
+    made = forward(given, 1, True)
+    assert torch.equal(made, expected)
+    grad = drawn(3, 5, leaf=False).float()
+    (gradient,) = torch.autograd.grad(expected, wide, grad)
+    assert torch.equal(backward(grad, made, 1, dtype), gradient.to(dtype))
+    out = torch.empty(0)
+    assert TWINS[f"aten::_{name}.out"](given, 1, True, out=out.resize_(3, 5)) is out
+    assert torch.equal(out, made)

@@ -205,6 +205,16 @@ def plainly_empty(
     return new_tensor(tuple(size), tuple(stride), dtype or torch.get_default_dtype())
 
 
+def plainly_or(native: Callable[..., Any]) -> Callable[..., Any]:
+    """The quick way to make a tensor where it is enough, torch's kernel elsewhere."""
+
+    def make(*args: Any, **kwargs: Any) -> Any:
+        tensor = plainly_empty(*args, **kwargs)
+        return native(*args, **kwargs) if tensor is None else tensor
+
+    return make
+
+
 def making(session: Session, make: Callable[..., Any]) -> Callable[..., Any]:
     """Around what makes a tensor on the device: whose memory it is from now on is noted. Threads
     that give memory back and take it are ordered by the allocator.

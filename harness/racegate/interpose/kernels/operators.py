@@ -126,7 +126,7 @@ def describe(name: str) -> Operator:
     arguments, returned = op._schema.arguments, op._schema.returns
     written = [a.alias_info is not None and a.alias_info.is_write for a in arguments]
     twin = TWINS.get(name)
-    kernel = native_kernel(name, "CPU") if has_kernel(name, "CPU") else twin
+    kernel = native_kernel(name, "CPU") if twin is None and has_kernel(name, "CPU") else twin
     tensors = frozenset(i for i, a in enumerate(arguments) if "Tensor" in str(a.type))
     writes = frozenset(i for i, is_written in enumerate(written) if is_written)
     writes_named = frozenset(a.name for a, w in zip(arguments, written, strict=True) if w)

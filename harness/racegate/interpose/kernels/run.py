@@ -31,7 +31,7 @@ from racegate.interpose.kernels.aliases import (
     making,
     new_tensor,
     on_gpu_of,
-    plainly_empty,
+    plainly_or,
     resizing,
     tensors_in,
 )
@@ -110,7 +110,7 @@ class Kernels:
             self.direct[id(operator.overload)] = operator
             self._register(operator.name, kernel)
         for name in ("aten::empty.memory_format", "aten::empty_strided"):
-            site = making(self._session, _plainly_or(native_kernel(name, "CUDA")))
+            site = making(self._session, plainly_or(native_kernel(name, "CUDA")))
             self.allocating[id(describe(name).overload)] = site
             self._register(name, site)
         resized = resizing(self._session, native_kernel("aten::resize_", "CUDA"))
@@ -151,9 +151,12 @@ class Kernels:
         except NotImplementedError as error:
             self._refuse(f"{operator.name} ({_reason(error)})")
             raise
+        except RuntimeError as error:
+            if "CPU" in str(error):  # words of its kernel, about what CUDA's computes
+                self._refuse(f"{operator.name} ({_first_line(error)})")
+            raise
         except _OWN_FAULTS as error:  # also where the program would catch it
-            first_line = str(error).partition("\n")[0]
-            self._refuse(f"{operator.name} ({type(error).__name__}: {first_line})")
+            self._refuse(f"{operator.name} ({type(error).__name__}: {_first_line(error)})")
             raise
 
     def _run(self, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -366,18 +369,12 @@ class Kernels:
         return value
 
 
-def _plainly_or(native: Callable[..., Any]) -> Callable[..., Any]:
-    """The quick way to make a tensor where it is enough, torch's kernel elsewhere."""
-
-    def make(*args: Any, **kwargs: Any) -> Any:
-        tensor = plainly_empty(*args, **kwargs)
-        return native(*args, **kwargs) if tensor is None else tensor
-
-    return make
-
-
 def _reason(error: NotImplementedError) -> str:
     return str(error) if isinstance(error, NoTwinError) else "no CPU kernel computes it"
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]
 
 
 def _known_of(result: Any) -> object:

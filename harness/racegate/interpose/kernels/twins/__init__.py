@@ -1,4 +1,6 @@
-"""Twins of operators that only CUDA has: each computes the same on CPU tensors."""
+"""Twins of operators that only CUDA has, or computes for more types than a CPU does: each computes
+the same on CPU tensors.
+"""
 
 from __future__ import annotations
 

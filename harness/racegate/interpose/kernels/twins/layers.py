@@ -234,6 +234,37 @@ def _typed(product: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return twin
 
 
+def _widened(name: str) -> Callable[..., Tensor]:
+    """A softmax of 16 bits whose result has 32: CUDA converts in the kernel, a CPU refuses to."""
+    softmax = getattr(torch.ops.aten, name)
+
+    def twin(values: Tensor, dim: int, is_widened: bool, *, out: Tensor | None = None) -> Tensor:
+        made = softmax(values.float() if is_widened else values, dim, False)
+        return made if out is None else out.copy_(made)
+
+    return twin
+
+
+def _narrowed(name: str) -> Callable[..., Tensor]:
+    """Its gradient, which has the type of what was given."""
+    gradient = getattr(torch.ops.aten, name)
+
+    def twin(
+        grad: Tensor,
+        output: Tensor,
+        dim: int,
+        dtype: torch.dtype,
+        *,
+        grad_input: Tensor | None = None,
+        out: Tensor | None = None,
+    ) -> Tensor:
+        made = gradient(grad, output, dim, grad.dtype).to(dtype)
+        into = out if grad_input is None else grad_input
+        return made if into is None else into.copy_(made)
+
+    return twin
+
+
 def convolution(*args: Any) -> Tensor:
     """Without cuDNN the result is contiguous, however the operands lie; not so on a CPU."""
     return torch.ops.aten.convolution(*args).contiguous()
@@ -263,6 +294,16 @@ TWINS: dict[str, Callable[..., Any]] = {
     "batch_norm_backward_elemt": batch_norm_backward_elemt,
     "convolution": convolution,
     "convolution_backward": convolution_backward,
+    **{
+        f"{name}{overload}": _widened(name)
+        for name in ("_softmax", "_log_softmax")
+        for overload in ("", ".out")
+    },
+    **{
+        f"{name}{overload}": _narrowed(name)
+        for name in ("_softmax_backward_data", "_log_softmax_backward_data")
+        for overload in ("", ".out")
+    },
     "_use_cudnn_ctc_loss": _no_cudnn,
     "_use_cudnn_ctc_loss.Tensor": _no_cudnn,
     "_use_miopen_ctc_loss": _no_cudnn,
