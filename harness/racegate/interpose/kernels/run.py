@@ -370,7 +370,10 @@ class Kernels:
 
 
 def _reason(error: NotImplementedError) -> str:
-    return str(error) if isinstance(error, NoTwinError) else "no CPU kernel computes it"
+    if isinstance(error, NoTwinError):
+        return str(error)
+    words = _first_line(error)  # of a missing kernel they are about dispatch keys
+    return f"on a CPU {words}" if "not implemented for" in words else "no CPU kernel computes it"
 
 
 def _first_line(error: Exception) -> str:
