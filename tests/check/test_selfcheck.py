@@ -59,6 +59,7 @@ ORACLES: dict[str, Callable[..., Any]] = {
     "racegate.check.judge.find_misowned": lambda *_: [],
     "racegate.oracles.recall.find_divergence": lambda *_, **__: None,
     "racegate.oracles.recall.find_violations": lambda *_: [],
+    "racegate.oracles.recall.find_wrong_pages": lambda *_: [],
     "racegate.check.judge.find_losses": lambda *_: [],
 }
 

@@ -48,8 +48,9 @@ def first_divergence(scenario: str, fault: Fault, schedule: Schedule) -> Finding
         result = eager_result(scenario, fault.name)
     else:
         result = checker(scenario).run(schedule=schedule, fault=fault)
-    kinds = (FindingKind.DIVERGENCE, FindingKind.MISMATCH, FindingKind.PAGE)
-    found = [f for kind in kinds for f in result.findings if f.kind is kind]
+    kinds = (FindingKind.DIVERGENCE, FindingKind.MISMATCH)
+    found = [f for f in result.findings if f.kind in kinds]
+    found += [f for f in result.findings if f.kind is FindingKind.PAGE]
     return found[0] if found else None
 
 

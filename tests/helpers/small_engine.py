@@ -65,7 +65,7 @@ class SmallEngine:
         session.queue.force_all()
         if plan.log:
             recorder = session.recorder
-            log = RecordedRun(tuple(recorder.lanes.names), tuple(steps.steps))
+            log = RecordedRun(recorder.lanes.all_names(), tuple(steps.steps))
             Path(plan.log).write_bytes(msgspec.json.encode(log))
         wrong = (
             () if used == self.true else (Wrong(step=1, what="count", used=used, true=self.true),)

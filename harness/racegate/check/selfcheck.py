@@ -31,8 +31,8 @@ from racegate.history.outcome import RunResult
 from racegate.history.run import Run
 from racegate.history.schedule import EAGER, Schedule
 from racegate.scenario.draws import draw
-from racegate.scenario.settings import CacheMode, EngineSpec
-from racegate.scenario.spec import OwnScenario, Request, Rotate
+from racegate.scenario.settings import CacheMode, EngineSpec, TransferMode
+from racegate.scenario.spec import OwnScenario, Preempt, Request, Rotate
 
 # Judges a scenario with a fault, or with none, the way a job does with all of its own.
 JobJudge = Callable[[Checker, Fault | None], RunResult]
@@ -98,7 +98,8 @@ class Canary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 # The first is invisible to all oracles but the ordering one; the second is a race that has gone
-# wrong; the third no race at all. Between them every oracle has something to see.
+# wrong; the third no race at all; the values of the last are right. Between them every oracle has
+# something to see.
 CANARIES = (
     Canary(
         fault="accepted-read-before-copy",
@@ -115,11 +116,20 @@ CANARIES = (
         cache_mode=CacheMode.NONE,
         shows=(FindingKind.DIVERGENCE, FindingKind.INVARIANT, FindingKind.LOSS),
     ),
+    Canary(
+        fault="store-posted-after-reuse",
+        cache_mode=CacheMode.OFFLOAD,
+        shows=(FindingKind.PAGE,),
+    ),
 )
 
 
 def canary_scenario(cache_mode: CacheMode) -> OwnScenario:
-    """Two decoding rows that change places once while their counts are in flight."""
+    """Two decoding rows that change places once while their counts are in flight; with offload a
+    request whose blocks go on while its prefix is to be stored.
+    """
+    if cache_mode is CacheMode.OFFLOAD:
+        return _preempted_store()
     requests = tuple(
         Request(name=name, arrive=0, prompt=prompt, max_tokens=7, accepts=accepts)
         for name, prompt, accepts in (
@@ -133,6 +143,25 @@ def canary_scenario(cache_mode: CacheMode) -> OwnScenario:
         engine=EngineSpec(cache_mode=cache_mode),
         requests=requests,
         events=(Rotate(step=2, requests=("A", "B")),),
+    )
+
+
+def _preempted_store() -> OwnScenario:
+    first = Request(name="A", arrive=0, prompt=(3, 1, 4, 1, 5, 9, 2, 6, 5), max_tokens=3)
+    second = Request(name="B", arrive=1, prompt=(2, 7, 1, 8, 2, 8, 1, 8, 2, 8), max_tokens=3)
+    return OwnScenario(
+        name="canary-offload",
+        title="blocks go on to the next request while a NIC is to store them",
+        engine=EngineSpec(
+            cache_mode=CacheMode.OFFLOAD,
+            transfers=TransferMode.NIC,
+            prefill_chunk_max=8,
+            blocks=5,
+            state_blocks=10,
+            model_len_max=16,
+        ),
+        requests=(first, second),
+        events=(Preempt(step=1, request="A"),),
     )
 
 

@@ -73,8 +73,7 @@ class RunTracer:
 
     def write(self) -> None:
         """A line of the file, with all until now."""
-        names, steps = self._session.recorder.lanes.names, self._log.steps
-        lanes = tuple(names[lane] for lane in sorted(names))
+        lanes, steps = self._session.recorder.lanes.all_names(), self._log.steps
         log = msgspec.json.encode(RecordedRun(lanes, tuple(steps), self._rank))
         with self._path.open("ab", buffering=0) as file:
             file.write(log + b"\n")

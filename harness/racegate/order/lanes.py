@@ -32,6 +32,10 @@ class Lanes:
         self.names[lane], self._streams[lane] = name, -1 if is_host else lane
         return lane
 
+    def all_names(self) -> tuple[str, ...]:
+        """By lane number."""
+        return tuple(self.names[lane] for lane in sorted(self.names))
+
     def is_host(self, lane: int) -> bool:
         return self._streams.get(lane, -1) < 0
 

@@ -22,7 +22,7 @@ from racegate.jobs.generated import LADDER_BUDGET
 from racegate.scenario.spec import OwnScenario
 from racegate.scenario.writing import toml_of
 
-# Between them the two have something for every oracle.
+# Between them these have something for every oracle.
 PLANTED = CANARIES[1:]
 LADDER = ("--explore", "ladder", "--budget", str(LADDER_BUDGET))
 ON_GPU = ("--device", "cuda")

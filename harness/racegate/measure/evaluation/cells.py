@@ -117,10 +117,11 @@ class MatrixRow(StrictStruct, frozen=True, kw_only=True):
 
 
 def first_field(findings: Sequence[Finding]) -> str | None:
-    """The first field that differs from the reference."""
-    kinds = (FindingKind.DIVERGENCE, FindingKind.MISMATCH, FindingKind.PAGE)
-    found = [f for kind in kinds for f in findings if f.kind is kind]
-    return found[0].field if found else None
+    """The first field that differs from the reference; that of a page, if no value does."""
+    kinds = (FindingKind.DIVERGENCE, FindingKind.MISMATCH)
+    found = [f.field for f in findings if f.kind in kinds]
+    found += [f.field for f in findings if f.kind is FindingKind.PAGE]
+    return found[0] if found else None
 
 
 def is_expected(fault: Fault, field: str | None) -> bool | None:
