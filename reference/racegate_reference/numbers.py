@@ -16,12 +16,13 @@ Array = npt.NDArray[Any]
 
 GOLDEN = 0x9E3779B9
 ROTATION = 0x85EBCA6B
+FIRST_FACTOR, SECOND_FACTOR = 0x7FEB352D, 0x846CA68B  # of `mix`
 EPSILON = 1e-6
 
 
 # As arrays: NumPy takes longer to make one of a number than to calculate with a few words.
 _SHIFTS = np.array(16, np.uint32), np.array(15, np.uint32)
-_FACTORS = np.array(0x7FEB352D, np.uint32), np.array(0x846CA68B, np.uint32)
+_FACTORS = np.array(FIRST_FACTOR, np.uint32), np.array(SECOND_FACTOR, np.uint32)
 
 
 def mix(x: Array) -> Array:
@@ -43,9 +44,9 @@ def mix_word(x: int) -> int:
     """`mix` of one word, given modulo 2^32: NumPy takes ten times as long for so little."""
     word = x & 0xFFFFFFFF
     word ^= word >> 16
-    word = word * 0x7FEB352D & 0xFFFFFFFF
+    word = word * FIRST_FACTOR & 0xFFFFFFFF
     word ^= word >> 15
-    word = word * 0x846CA68B & 0xFFFFFFFF
+    word = word * SECOND_FACTOR & 0xFFFFFFFF
     return word ^ word >> 16
 
 

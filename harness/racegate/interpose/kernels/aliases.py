@@ -22,6 +22,7 @@ _unseen = torch._C._DisableTorchDispatch  # an alias is made without the way thr
 # On the current device: a shorter way to the allocator than the operator.
 new_tensor = torch._C._dynamo.guards._empty_strided_cuda
 
+_WITH_MEMORY = (torch.Tensor, torch.UntypedStorage)
 COARSE = "views taken as a whole (too many separate runs)"
 _ALIASES_MAX = 1 << 14  # a loop meets the same views again, because the allocators reuse addresses
 
@@ -229,15 +230,18 @@ def making(session: Session, make: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def resizing(session: Session, resize: Callable[..., Any]) -> Callable[..., Any]:
-    """Around a kernel of `aten::resize_`, by which `out=` tensors grow too."""
+    """Around what may give a tensor or a storage other memory: `aten::resize_`, by which `out=`
+    tensors grow too, or a storage's own method. Memory that stays where it is stays whose it is.
+    """
 
     def resized(*args: Any, **kwargs: Any) -> Any:
-        storage = next(one for one in args if isinstance(one, torch.Tensor)).untyped_storage()
-        before = storage.data_ptr()
-        tensor = resize(*args, **kwargs)
-        if storage.data_ptr() != before:
+        given = next(one for one in args if isinstance(one, _WITH_MEMORY))
+        storage = given.untyped_storage() if isinstance(given, torch.Tensor) else given
+        before = storage.data_ptr() if storage.is_cuda else None
+        result = resize(*args, **kwargs)
+        if before is not None and storage.data_ptr() != before:
             hand_out(session, storage)
-        return tensor
+        return result
 
     return resized
 

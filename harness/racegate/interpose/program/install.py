@@ -19,7 +19,7 @@ from racegate.interpose.device.frames import without_ours
 from racegate.interpose.device.library import Library
 from racegate.interpose.device.queue import Queue, WorkQueue
 from racegate.interpose.device.session import Session
-from racegate.interpose.kernels.aliases import hand_out
+from racegate.interpose.kernels.aliases import resizing
 from racegate.interpose.kernels.declared.copies import CopyOperator, CopyOperators, Moves
 from racegate.interpose.kernels.declared.engines import declare_sglang, declare_vllm
 from racegate.interpose.kernels.interpreted.accesses import LaunchJudged
@@ -235,15 +235,7 @@ def track_backward(session: Session) -> None:
 
 def track_storages(session: Session) -> None:
     """Storages that the program resizes itself, as FSDP does: no operator is called for it."""
-    resize = torch.UntypedStorage.resize_
-
-    def tracked(storage: torch.UntypedStorage, size: int) -> Any:
-        result = resize(storage, size)
-        if storage.is_cuda:
-            hand_out(session, storage)
-        return result
-
-    torch.UntypedStorage.resize_ = tracked
+    torch.UntypedStorage.resize_ = resizing(session, torch.UntypedStorage.resize_)
 
 
 def track_snapshots() -> None:
