@@ -1,6 +1,6 @@
 # expect = "conflict"
 # says = ["fill_ writes it on the default stream", "mul_ writes it on the default stream"]
-"""A tensor that shrinks keeps its memory: nothing is handed out, and what races there still does."""
+"""A tensor that shrinks keeps its memory: nothing is handed out, and what races there is found."""
 
 import threading
 
