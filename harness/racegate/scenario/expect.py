@@ -40,6 +40,7 @@ class Expect(StrictStruct, frozen=True, kw_only=True):
     draft_weight_moves: int = 0
     missing_drafts: int = 0
     mrope_drifts: int = 0
+    encoded_images: int = 0
     staged_writes: int = 0
     slot_reuses: int = 0
     cascade_steps: int = 0

@@ -238,6 +238,18 @@ def test_it_goes_on_where_it_was_and_takes_reasons(release: Path) -> None:
     assert "the limit is never reached" in page.read_text() and "`never`" in page.read_text()
 
 
+def test_a_reason_may_hold_in_one_setting_alone(release: Path) -> None:
+    _, first = mutate(release)
+    survivors = [one for one in first["report"]["results"] if one["fate"] == "survived"]
+    reasons = release / "equivalent.toml"
+    for setting, fate in (("v1", "equivalent"), ("v2", "survived")):
+        told = entries(survivors, "the limit is never reached")
+        reasons.write_text(told.replace("reason =", f'within = "{setting}"\nreason ='))
+        _, again = mutate(release, "--equivalent", str(reasons))
+        fates = [one["fate"] for one in again["report"]["results"]]
+        assert fates.count(fate) == len(survivors) and survivors
+
+
 def test_what_nobody_notices_is_judged_with_other_options_too(release: Path) -> None:
     keep, page = release / "keep.jsonl", release / "page.md"
     _, first = mutate(release, "--keep", str(keep))

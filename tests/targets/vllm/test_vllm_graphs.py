@@ -109,9 +109,13 @@ def test_nothing_is_compiled_whatever_is_captured() -> None:
         (CaptureMode.FULL, "FULL_DECODE_ONLY"),
         (CaptureMode.PIECEWISE, "PIECEWISE"),
     ):
-        asked = asked_graphs(mode)
+        asked = asked_graphs(mode, 3)
         assert (asked["mode"], asked["cudagraph_mode"]) == (0, name)
         assert asked["cudagraph_capture_sizes"] == list(SIZES)
+    few = asked_graphs(CaptureMode.FEW, 3)
+    assert few["cudagraph_mode"] == "FULL_DECODE_ONLY"
+    assert few["cudagraph_capture_sizes"] == [4, 12]  # of one row and of three, not of two or four
+    assert asked_graphs(CaptureMode.FEW, 0)["max_cudagraph_capture_size"] == 3
 
 
 def test_what_is_not_installed_can_be_named_but_not_called() -> None:

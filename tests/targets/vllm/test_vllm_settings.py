@@ -21,6 +21,7 @@ from racegate.targets.common.wire import ReleaseRun
 from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.inside.graphs import asked_graphs
 from racegate.targets.vllm.inside.scripted.model import config
+from racegate.targets.vllm.inside.scripted.speculation import drafts_by_batch
 from racegate.targets.vllm.inside.standins import own_arguments
 from racegate.targets.vllm.inside.watch import RunnerWatch, watch_scheduler
 from racegate.targets.vllm.inside.watch_steps import watch_draws
@@ -28,10 +29,13 @@ from racegate.targets.vllm.unmodelled import refusal_of
 from racegate.targets.vllm.wire import (
     DRAFTS_USUAL,
     CaptureMode,
+    DraftSchedule,
+    ImageMode,
     LayerMode,
     ModelRunner,
     PositionMode,
     ProposerKind,
+    SchedulingMode,
     StateMode,
 )
 
@@ -101,8 +105,8 @@ def test_graphs_are_asked_for_where_they_are_expected() -> None:
     pieces = msgspec.structs.replace(cell(), graphs=CaptureMode.PIECEWISE)
     assert "--drafts 0" in pieces.cannot_run(scenario)
     assert msgspec.structs.replace(pieces, drafts=0).cannot_run(scenario) == ""
-    assert asked_graphs(CaptureMode.NONE) == {}
-    assert asked_graphs(CaptureMode.FULL)["cudagraph_mode"] == "FULL_DECODE_ONLY"
+    assert asked_graphs(CaptureMode.NONE, 3) == {}
+    assert asked_graphs(CaptureMode.FULL, 3)["cudagraph_mode"] == "FULL_DECODE_ONLY"
 
 
 def test_images_need_positions_of_three_numbers() -> None:
@@ -115,6 +119,37 @@ def test_images_need_positions_of_three_numbers() -> None:
     assert msgspec.structs.replace(second, drafts=0).cannot_run(scenario) == ""
     asked = config(positions=PositionMode.MROPE)
     assert asked["rope_parameters"]["mrope_section"] and "rope_parameters" not in config()
+
+
+def test_images_that_are_encoded_need_no_positions_of_their_own() -> None:
+    scenario = load_for("vLLM", SCRIPTS / "encoded_images.toml")
+    assert "--images encoded" in cell().cannot_run(scenario)
+    encoded = msgspec.structs.replace(cell(), images=ImageMode.ENCODED)
+    assert encoded.cannot_run(scenario) == "" and encoded.settings[-1] == "images-encoded"
+    dimensions = msgspec.structs.replace(
+        encoded, positions=PositionMode.MROPE, runner=ModelRunner.V2
+    )
+    assert "--drafts 0" in dimensions.cannot_run(scenario)
+
+
+def test_what_has_one_step_in_flight_is_not_asked_to_overlap() -> None:
+    waits = msgspec.structs.replace(cell(), scheduling=SchedulingMode.SYNC)
+    assert waits.settings[-1] == "sync" and waits.command[-1] == "--scheduling sync"
+    overlaps = load_for("vLLM", SCRIPTS / "steps_in_flight.toml")
+    asked = msgspec.structs.replace(overlaps, expect=Expect(overlapped_ops=1, rejections=1))
+    assert set(waits.impossible(asked)) == {"overlapped_ops"}
+    assert "no two steps" in waits.cannot_run(
+        msgspec.structs.replace(overlaps, expect=Expect(overlapped_ops=1))
+    )
+
+
+def test_large_batches_have_fewer_drafts_where_that_is_asked_for() -> None:
+    fewer = msgspec.structs.replace(cell(), draft_schedule=DraftSchedule.BY_BATCH)
+    assert fewer.command[-1] == "--draft-schedule by-batch"
+    scenario = load_for("vLLM", SCRIPTS / "structured_output.toml")
+    assert set(fewer.impossible(scenario)) == {"rejections"}
+    assert drafts_by_batch(3) == [(1, 1, 3), (2, 3, 2), (4, 4, 1)]
+    assert all(count for _, _, count in drafts_by_batch(1))
 
 
 def test_a_cell_says_how_it_is_started_where_that_is_not_usual() -> None:
@@ -190,7 +225,7 @@ def test_drafts_are_drawn_where_they_have_weights(made: tuple[Any, Any], count: 
         ('runner="pooling"', "pooling is not judged"),
         ('convert="embed"', "pooling is not judged"),
         ('model="state-spaces/mamba2-130m"', "Mamba2 and other layers are not judged"),
-        ('limit_mm_per_prompt={"image": 1}', "the encoder of images and its cache"),
+        ('limit_mm_per_prompt={"image": 1}', "processors of pictures"),
         ("tensor_parallel_size=2", "one rank is run"),
     ],
 )

@@ -18,10 +18,13 @@ from racegate.targets.vllm.wire import (
     CaptureMode,
     ConnectorKind,
     DraftMode,
+    DraftSchedule,
+    ImageMode,
     LayerMode,
     ModelRunner,
     PositionMode,
     ProposerKind,
+    SchedulingMode,
     StateMode,
 )
 
@@ -48,6 +51,14 @@ def vllm_cell(
     draft_mode: Annotated[
         DraftMode, typer.Option("--draft-mode", help="Which drafts of sampled requests.")
     ] = DraftMode.GREEDY,
+    draft_schedule: Annotated[
+        DraftSchedule,
+        typer.Option("--draft-schedule", help="How many drafts; by-batch: fewer in a larger one."),
+    ] = DraftSchedule.FIXED,
+    scheduling: Annotated[
+        SchedulingMode,
+        typer.Option("--scheduling", help="sync: a step waits for the output of the one before."),
+    ] = SchedulingMode.ASYNC,
     graphs: Annotated[
         CaptureMode, typer.Option("--graphs", help="Captured before the first step.")
     ] = CaptureMode.NONE,
@@ -55,6 +66,10 @@ def vllm_cell(
     positions: Annotated[
         PositionMode, typer.Option("--positions", help="Of the model; mrope: three numbers each.")
     ] = PositionMode.TEXT,
+    images: Annotated[
+        ImageMode,
+        typer.Option("--images", help="encoded: they are encoded, and merged into the prompt."),
+    ] = ImageMode.POSITIONS,
     connector: Annotated[
         ConnectorKind, typer.Option("--connector", help="What keeps blocks in the host's memory.")
     ] = ConnectorKind.NONE,
@@ -77,9 +92,12 @@ def vllm_cell(
         drafts=drafts,
         drafter=drafter,
         draft_mode=draft_mode,
+        draft_schedule=draft_schedule,
+        scheduling=scheduling,
         graphs=graphs,
         layers=layers,
         positions=positions,
+        images=images,
         connector=connector,
         arguments=tuple(engine_arg or ()),
     )

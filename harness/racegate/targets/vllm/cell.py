@@ -21,10 +21,13 @@ from racegate.targets.vllm.wire import (
     CaptureMode,
     ConnectorKind,
     DraftMode,
+    DraftSchedule,
+    ImageMode,
     LayerMode,
     ModelRunner,
     PositionMode,
     ProposerKind,
+    SchedulingMode,
     StateMode,
 )
 
@@ -40,16 +43,21 @@ UNSEEN = {
 BLOCK_TOKENS = 80  # of attention, in a model with recurrent states
 # What a run can be expected to exercise, by what it takes.
 _OF_DRAFTS = ("rejections", "full_accepts", "zero_draft_rows", "mrope_drifts")
+_OF_MANY = ("rejections", "full_accepts")
 _MOVES = ("condense_moves", "reorder_moves")
+_OVERLAPS = ("overlapped_ops", "aborts_in_flight", "discarded_rows")
 _OF_STATES = ("reorder_moves", "zeroed_blocks")
 # What is usual is not named: by field, the option of the command line and what a file's name has.
 _NAMED = {
     "drafts": ("--drafts", "drafts-"),
     "drafter": ("--drafter", ""),
     "draft_mode": ("--draft-mode", ""),
+    "draft_schedule": ("--draft-schedule", ""),
+    "scheduling": ("--scheduling", ""),
     "graphs": ("--graphs", "graphs-"),
     "layers": ("--layers", ""),
     "positions": ("--positions", ""),
+    "images": ("--images", "images-"),
     "connector": ("--connector", "connector-"),
 }
 _UNNAMED = re.compile(r"[^\w.]+")  # what no name of a file has
@@ -59,8 +67,9 @@ class Cell(EngineCell, frozen=True, kw_only=True, tag="vllm", tag_field="of"):
     """A release of vLLM with one of its runners. fidelity: whether its model computes
 
     drafts: that a request has in a step at most, 0 for no speculation; drafter, draft_mode: what
-    proposes them, and how; graphs: what is captured; layers, positions: of the model; connector: to
-    the host's memory
+    proposes them, and how; draft_schedule: how many; scheduling: before or after the last output is
+    known; graphs: what is captured; layers, positions: of the model; images: what is made of
+    them; connector: to the host's memory
     arguments: of the release's own EngineArgs, each as NAME=JSON
     """
 
@@ -70,9 +79,12 @@ class Cell(EngineCell, frozen=True, kw_only=True, tag="vllm", tag_field="of"):
     drafts: int = DRAFTS_USUAL
     drafter: ProposerKind = ProposerKind.MTP
     draft_mode: DraftMode = DraftMode.GREEDY
+    draft_schedule: DraftSchedule = DraftSchedule.FIXED
+    scheduling: SchedulingMode = SchedulingMode.ASYNC
     graphs: CaptureMode = CaptureMode.NONE
     layers: LayerMode = LayerMode.HYBRID
     positions: PositionMode = PositionMode.TEXT
+    images: ImageMode = ImageMode.POSITIONS
     connector: ConnectorKind = ConnectorKind.NONE
     arguments: tuple[str, ...] = ()
 
@@ -112,8 +124,14 @@ class Cell(EngineCell, frozen=True, kw_only=True, tag="vllm", tag_field="of"):
             (not self.drafts, _OF_DRAFTS, "there are no drafts"),
             (not finds, _OF_DRAFTS, "no text in it repeats"),
             (most <= self.drafts, ("full_accepts",), f"no request accepts {self.drafts} drafts"),
+            (
+                self.draft_schedule is DraftSchedule.BY_BATCH,
+                _OF_MANY,
+                "large batches have fewer drafts",
+            ),
             (self.runner is ModelRunner.V2, _MOVES, "runner V2 leaves requests in their rows"),
             (self.layers is LayerMode.ATTENTION, _OF_STATES, "there are no recurrent layers"),
+            (self.scheduling is SchedulingMode.SYNC, _OVERLAPS, "no two steps are in flight"),
         )
         expected = msgspec.structs.asdict(scenario.expect)
         return {
@@ -149,9 +167,12 @@ class Cell(EngineCell, frozen=True, kw_only=True, tag="vllm", tag_field="of"):
         if self.graphs is CaptureMode.PIECEWISE and self.drafts:
             return "passes of the drafter in graphs of pieces are not observed: --drafts 0"
         has_images = any(request.images for request in scenario.requests)
-        if has_images and self.positions is PositionMode.TEXT:
+        if expect.encoded_images and self.images is ImageMode.POSITIONS:
+            return "it has images that are encoded: --images encoded"
+        has_dimensions = self.positions is PositionMode.MROPE
+        if has_images and not has_dimensions and self.images is ImageMode.POSITIONS:
             return "it has images: --positions mrope"
-        if has_images and self.runner is ModelRunner.V2 and self.drafts:
+        if has_images and has_dimensions and self.runner is ModelRunner.V2 and self.drafts:
             return "the drafter of runner V2 has positions of one number: --drafts 0"
         is_timed = expect.rejections and (expect.reorder_moves or expect.preemptions)
         if is_timed and "rejections" in self.impossible(scenario):

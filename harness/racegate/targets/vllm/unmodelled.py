@@ -15,8 +15,8 @@ _MODEL = (
     "layers are not judged"
 )
 _ENCODER = (
-    "the encoder of images and its cache are not judged: images have positions alone "
-    "(--positions mrope)"
+    "processors of pictures and other encoders are not judged: images have positions, or a hollow "
+    "encoder (--images encoded)"
 )
 # By name: the values that ask for nothing, and why others are refused.
 _REFUSED: dict[str, tuple[tuple[object, ...], str]] = {

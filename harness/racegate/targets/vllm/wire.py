@@ -31,12 +31,13 @@ class LayerMode(StrEnum):
 class ProposerKind(StrEnum):
     """What proposes drafts. MTP: layers of the model's own; NGRAM: what followed the last tokens
     before, which is looked up on the device; EAGLE: a model of its own, given the hidden states of
-    the other
+    the other; EAGLE3: likewise, given those of several layers
     """
 
     MTP = "mtp"
     NGRAM = "ngram"
     EAGLE = "eagle"
+    EAGLE3 = "eagle3"
 
 
 class DraftMode(StrEnum):
@@ -49,14 +50,34 @@ class DraftMode(StrEnum):
     PROBABILISTIC = "probabilistic"
 
 
+class DraftSchedule(StrEnum):
+    """How many drafts a request has in a step. FIXED: as many as asked for, in every step
+
+    BY_BATCH: as many in small batches, and fewer in larger ones
+    """
+
+    FIXED = "fixed"
+    BY_BATCH = "by-batch"
+
+
+class SchedulingMode(StrEnum):
+    """When a step is scheduled. ASYNC: before the output of the one before is known; SYNC: after"""
+
+    ASYNC = "async"
+    SYNC = "sync"
+
+
 class CaptureMode(StrEnum):
     """What is captured as CUDA graphs when the engine starts. FULL: steps in which all decode
 
+    FEW: likewise, but only with one row or three: two are padded, and four are more than any graph
+    is for; each pass of the drafter is a graph of its own
     PIECEWISE: every model's forward pass but for attention, which is not run here
     """
 
     NONE = "none"
     FULL = "full"
+    FEW = "few"
     PIECEWISE = "piecewise"
 
 
@@ -75,6 +96,16 @@ class PositionMode(StrEnum):
 
     TEXT = "text"
     MROPE = "mrope"
+
+
+class ImageMode(StrEnum):
+    """What is made of a request's images. POSITIONS: their tokens' positions alone
+
+    ENCODED: embeddings, by an encoder that is scheduled, into the prompt's places
+    """
+
+    POSITIONS = "positions"
+    ENCODED = "encoded"
 
 
 class StateMode(StrEnum):

@@ -25,6 +25,7 @@ from racegate.measure.evaluation.foreign.results import (
 from racegate.measure.evaluation.source.kept import KeptResults
 from racegate.measure.evaluation.source.reach import LineReach, in_turns, is_in_function
 from racegate.measure.evaluation.source.results import (
+    EquivalentTable,
     SourceFate,
     SourceMutant,
     SourceReport,
@@ -59,7 +60,7 @@ def mutate_release(
     date, ServerLost if the engine is.
     """
     every = _mutants(cell, asked.files)
-    equivalents, missing = load_equivalents(asked.equivalent), load_equivalents(asked.missing)
+    equivalents, missing = _tables(cell, asked)
     equivalents.check(every)
     named = enumerate(scenarios, 1)
     release.record(scenarios, lambda name: on_done(next(named)[0], len(scenarios), name))
@@ -116,7 +117,7 @@ def judged_elsewhere(
     Raises as that does, and EquivalentError if one that changes nothing is noticed here.
     """
     every = {one.key: one for one in _mutants(cell, asked.files)}
-    equivalents = load_equivalents(asked.equivalent)
+    equivalents, _ = _tables(cell, asked)
     named = enumerate(scenarios, 1)
     release.record(scenarios, lambda name: on_done(next(named)[0], len(scenarios), name))
     reach = _reach_of(release, asked.files)
@@ -145,6 +146,15 @@ def judged_elsewhere(
         report=msgspec.structs.replace(mutation.report, results=tuple(found)),
         missing={key: what for key, what in mutation.missing.items() if key in missed},
         unrun=tuple(_still_unrun(mutation.unrun, lines)),
+    )
+
+
+def _tables(cell: ReleaseCell, asked: ReleaseSpec) -> tuple[EquivalentTable, EquivalentTable]:
+    """Mutants that change nothing, and what would notice others."""
+    settings = cell.settings
+    return (
+        load_equivalents(asked.equivalent, settings=settings),
+        load_equivalents(asked.missing, settings=settings),
     )
 
 

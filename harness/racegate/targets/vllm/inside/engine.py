@@ -27,20 +27,21 @@ from racegate.targets.vllm.inside.conditions import (
     watch_conditions,
     watch_penalties,
 )
-from racegate.targets.vllm.inside.graphs import asked_graphs, watch_replays
+from racegate.targets.vllm.inside.graphs import asked_graphs, draft_pass_by_pass, watch_replays
 from racegate.targets.vllm.inside.hollow import Hollow, spoken
 from racegate.targets.vllm.inside.kept import watch_kept, watch_outputs
 from racegate.targets.vllm.inside.layers import watch_layers
 from racegate.targets.vllm.inside.sampling import watch_sampling
-from racegate.targets.vllm.inside.scripted.computed import Computed, Known, give_weights
-from racegate.targets.vllm.inside.scripted.model import (
-    VOCAB,
-    WIDTH,
-    Script,
-    config,
+from racegate.targets.vllm.inside.scripted.computed import Computed, give_weights
+from racegate.targets.vllm.inside.scripted.images import (
+    HollowEncoder,
+    limit_encoding,
+    prompt_with,
+    take_images,
 )
-from racegate.targets.vllm.inside.scripted.ngrams import NgramScript
-from racegate.targets.vllm.inside.scripted.speculation import asked_drafts
+from racegate.targets.vllm.inside.scripted.model import VOCAB, WIDTH, Script, config
+from racegate.targets.vllm.inside.scripted.scripts import script_of
+from racegate.targets.vllm.inside.scripted.speculation import LAYERS_HEARD, OWN_MODELS, asked_drafts
 from racegate.targets.vllm.inside.tiers.connectors import transfer_config, watch_transfers
 from racegate.targets.vllm.inside.tiers.pages import TaggedPages, pages_of
 from racegate.targets.vllm.inside.truth.compare import Truth
@@ -63,10 +64,12 @@ from racegate.targets.vllm.inside.watch_steps import (
 from racegate.targets.vllm.wire import (
     CaptureMode,
     ConnectorKind,
+    ImageMode,
     LayerMode,
     ModelRunner,
     PositionMode,
     ProposerKind,
+    SchedulingMode,
     StateMode,
 )
 
@@ -84,6 +87,10 @@ def start(folder: Path, asked: Cell) -> Any:
     from vllm.v1.engine.llm_engine import LLMEngine
 
     (folder / "config.json").write_text(json.dumps(config(asked.layers, asked.positions)))
+    if asked.graphs is CaptureMode.FEW:
+        draft_pass_by_pass()
+    if asked.images is ImageMode.ENCODED:
+        take_images(asked.drafter)
     known = inspect.signature(EngineArgs.__init__).parameters
     arguments: dict[str, Any] = {
         "model": str(folder),
@@ -99,11 +106,12 @@ def start(folder: Path, asked: Cell) -> Any:
         "enable_prefix_caching": asked.mode is not StateMode.NONE,
         "mamba_cache_mode": asked.mode if asked.layers is LayerMode.HYBRID else None,
         "kv_cache_memory_bytes": BLOCKS_BYTES,
-        "async_scheduling": True,
+        "async_scheduling": asked.scheduling is SchedulingMode.ASYNC,
         "attention_backend": "TRITON_ATTN",
         "gdn_prefill_backend": "triton",
-        "compilation_config": {"custom_ops": ["none"], **asked_graphs(asked.graphs)},
+        "compilation_config": {"custom_ops": ["none"], **asked_graphs(asked.graphs, asked.drafts)},
         "kernel_config": standins.plain_kernels(),
+        "mm_processor_cache_gb": 0,
         "kv_transfer_config": transfer_config(asked.connector),
     }
     given = {k: v for k, v in arguments.items() if k in known and v is not None}
@@ -135,8 +143,10 @@ def check_started(engine: Any, asked: Cell) -> None:
     if found is not asked.runner:
         raise RuntimeError(f"this release runs the model with its runner {found.upper()}")
     config = engine.vllm_config
-    if not config.scheduler_config.async_scheduling:
-        raise RuntimeError("this release does not schedule speculative decoding asynchronously")
+    is_async = asked.scheduling is SchedulingMode.ASYNC
+    if bool(config.scheduler_config.async_scheduling) != is_async:
+        how = "asynchronously" if is_async else "after it knows the last output"
+        raise RuntimeError(f"this release does not schedule speculative decoding {how}")
     has_prefixes = bool(config.cache_config.enable_prefix_caching)
     known = getattr(config.cache_config, "mamba_cache_mode", "all" if has_prefixes else "none")
     has_dimensions = bool(getattr(config.model_config, "uses_mrope", False))
@@ -189,6 +199,7 @@ class Driver:
                 model,
                 lambda *given: self.script.target(*given),
                 name="model",
+                tells=LAYERS_HEARD * (asked.drafter is ProposerKind.EAGLE3 and bool(asked.drafts)),
                 touch=self._tags().touch if asked.connector is not ConnectorKind.NONE else None,
             )
             if asked.positions is PositionMode.MROPE:
@@ -200,12 +211,22 @@ class Driver:
                 model,
                 lambda *given: self.script.draft(*given),
                 name="drafter",
-                gives=2 if asked.drafter is ProposerKind.EAGLE else 1,
+                gives=2 if asked.drafter in OWN_MODELS else 1,
+                hears=LAYERS_HEARD * (asked.drafter is ProposerKind.EAGLE3),
             )
+        if asked.images is ImageMode.ENCODED:
+            self._encode_images(HollowEncoder(session, self.watch, size=size))
         if asked.graphs is not CaptureMode.NONE:
             self._script = self._script_of(NOBODY, {}, lies=False)
             self.runner.capture_model()
             watch_replays(self.watch, self.runner, hollow)
+
+    def _encode_images(self, encoder: HollowEncoder) -> None:
+        encoder.replace(self.runner.get_model())
+        drafter = getattr(self.runner, "drafter", None) or getattr(self.runner, "speculator", None)
+        if drafter is not None and drafter.supports_mm_inputs:
+            encoder.replace(drafter.model)
+        limit_encoding(self._core.scheduler)
 
     def _tags(self) -> TaggedPages:
         """Of the pages that a connector moves."""
@@ -290,7 +311,7 @@ class Driver:
 
     def truth(self) -> Truth:
         """All that was observed, beside what is true of it."""
-        truth = Truth(self.script, self.groups, penalties_of)
+        truth = Truth(self.script, self.groups, penalties_of, self._asked.scheduling)
         truth.read(self.watch.inner)
         return truth
 
@@ -350,21 +371,10 @@ class Driver:
     def _script_of(
         self, scenario: Scenario, plain: dict[str, tuple[int, ...]], *, lies: bool
     ) -> Script:
-        device, asked = "cuda" if self._session.kind is DeviceKind.CUDA else "cpu", self._asked
-        if asked.drafter is ProposerKind.NGRAM and asked.drafts:
-            return NgramScript(
-                scenario, draft_len=asked.drafts, runner=asked.runner, lies=lies, device=device
-            )
-        if self._computed is None:
-            return Script(
-                scenario,
-                draft_len=self._draft_len,
-                lies=lies,
-                device=device,
-                draft_mode=asked.draft_mode,
-            )
-        self._computed.begin(lies=lies)
-        return Known(scenario, plain, draft_len=self._draft_len, device=device)
+        device = "cuda" if self._session.kind is DeviceKind.CUDA else "cpu"
+        if self._computed is not None:
+            self._computed.begin(lies=lies)
+        return script_of(self._asked, scenario, plain, lies=lies, device=device)
 
     def drain(self) -> None:
         """Takes in the steps that are still in flight when all requests are done."""
@@ -372,7 +382,10 @@ class Driver:
             self._engine.step()
 
     def _add(self, index: int, request: Request) -> None:
-        prompt = {"prompt_token_ids": self.script.prompt(index)}
+        tokens = self.script.prompt(index)
+        prompt: dict[str, Any] = {"prompt_token_ids": tokens}
+        if request.images and self._asked.images is ImageMode.ENCODED:
+            prompt = prompt_with(request, tokens)
         try:
             own = range(index * WIDTH, (index + 1) * WIDTH)
             params = params_of(request, own, is_drafted=bool(self._draft_len))

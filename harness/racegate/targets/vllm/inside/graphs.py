@@ -12,20 +12,42 @@ from racegate.targets.vllm.inside.watch import RunnerWatch
 from racegate.targets.vllm.wire import CaptureMode
 
 SIZES = (1, 2, 4, 8, 16, 32)  # tokens of a batch that is captured; others are padded to these
-_MODES = {CaptureMode.FULL: "FULL_DECODE_ONLY", CaptureMode.PIECEWISE: "PIECEWISE"}
+_FEW = (1, 3)  # rows
+_FUSED = "supports_decode_metadata_update"  # by the drafter
+_CHANGES = "supports_draft_decode_metadata_update"  # by an attention backend
+_WHOLE = "FULL_DECODE_ONLY"
+_MODES = {
+    CaptureMode.FULL: _WHOLE,
+    CaptureMode.FEW: _WHOLE,
+    CaptureMode.PIECEWISE: "PIECEWISE",
+}
 _MODEL, _DRAFTER = "inputs of the model", "inputs of the drafter"
 
 
-def asked_graphs(graphs: CaptureMode) -> dict[str, Any]:
-    """Of the engine's settings for compilation: nothing is compiled, whatever is captured."""
+def asked_graphs(graphs: CaptureMode, drafts: int) -> dict[str, Any]:
+    """Of the engine's settings for compilation: nothing is compiled, whatever is captured. drafts:
+    that a row has
+    """
     if graphs is CaptureMode.NONE:
         return {}
+    is_few = graphs is CaptureMode.FEW
+    sizes = [rows * (drafts + 1) for rows in _FEW] if is_few else list(SIZES)
     return {
         "mode": 0,
         "cudagraph_mode": _MODES[graphs],
-        "cudagraph_capture_sizes": list(SIZES),
-        "max_cudagraph_capture_size": max(SIZES),
+        "cudagraph_capture_sizes": sizes,
+        "max_cudagraph_capture_size": max(sizes),
     }
+
+
+def draft_pass_by_pass() -> None:
+    """Each pass of runner V2's drafter is a graph of its own, in front of which the host makes
+    metadata: so it is with attention backends that cannot change these inside of a graph.
+    """
+    from vllm.v1.attention.backends.triton_attn import TritonAttentionMetadataBuilder as Builder
+
+    if hasattr(Builder, _CHANGES):
+        setattr(Builder, _CHANGES, False)
 
 
 def watch_replays(watch: RunnerWatch, runner: Any, hollow: Hollow) -> None:
@@ -53,6 +75,7 @@ def _watch_first(watch: RunnerWatch, runner: Any, hollow: Hollow) -> None:
                 [_on_device(each.slot_mapping)[: len(given["input_ids"])] for each in tables],
                 seq_lens=_on_device(runner.seq_lens),
                 query_start=_on_device(runner.query_start_loc),
+                **_padding_of(runner, len(given["input_ids"])),
             )
             _noted(watch, hollow, given["input_ids"], given["positions"])
         return made
@@ -75,9 +98,12 @@ def _watch_second(watch: RunnerWatch, runner: Any, manager: Any, hollow: Hollow)
 
         return run
 
-    drafts = getattr(getattr(runner, "speculator", None), "prefill_cudagraph_manager", None)
-    if drafts is not None:
-        drafts.run_fullgraph = _drafting(runner.speculator, drafts.run_fullgraph, hollow)
+    speculator = getattr(runner, "speculator", None)
+    names = ["prefill_cudagraph_manager"]
+    if not getattr(speculator, _FUSED, True):
+        names.append("decode_cudagraph_manager")
+    for drafts in filter(None, (getattr(speculator, name, None) for name in names)):
+        drafts.run_fullgraph = _drafting(speculator, drafts.run_fullgraph, hollow)
     manager.run_fullgraph = replayed(manager.run_fullgraph, partial(_whole, watch, runner))
     manager.run_pw_graph = replayed(
         manager.run_pw_graph, lambda model, given: len(given["input_ids"])
@@ -105,12 +131,20 @@ def _read_by_layers(watch: RunnerWatch, slots: Iterable[Tensor], **others: Tenso
     watch.inner_on_device("padded graph", by_group | others)
 
 
+def _padding_of(runner: Any, count: int) -> dict[str, Tensor]:
+    """Which tokens pad a batch, in releases that say so. count: of tokens, with these"""
+    marked = getattr(runner, "is_padding", None)
+    return {} if marked is None else {"is_padding": marked[:count]}
+
+
 def _on_device(buffer: Any) -> Tensor:
     return getattr(buffer, "gpu", buffer)
 
 
 def _drafting(speculator: Any, plain: Callable[..., Any], hollow: Hollow) -> Callable[..., Any]:
-    """The drafter's first pass; the graph of the others changes what it is given."""
+    """The drafter's first pass, and others that are graphs of their own; the graph of all others
+    changes what it is given.
+    """
 
     @wraps(plain)
     def run(desc: Any) -> Any:

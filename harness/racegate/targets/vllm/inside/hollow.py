@@ -12,6 +12,7 @@ import torch
 
 from racegate.targets.common.inside.session import EngineSession, Tensor
 from racegate.targets.common.inside.watch import Look, Watch
+from racegate.targets.vllm.inside.scripted.images import PLACE, TOKEN
 
 # Of the scripted token, and of all others: not zero, so that a factor changes them.
 _LIKELY, _OTHERS = 10.0, 0.5
@@ -49,25 +50,38 @@ class Hollow:
         *,
         name: str,
         gives: int = 1,
+        tells: int = 0,
+        hears: int = 0,
         touch: Callable[[Tensor, Tensor, Tensor], None] | None = None,
     ) -> None:
         """model: a module of vLLM, whose weights and states stay unused; name: of it, for what is
         observed; says: its rule; gives: how often it returns its hidden states: drafters of EAGLE
-        give them to the next pass, too; touch: called with tokens, positions and hidden states of
-        each pass, for what it does to pages of the cache
+        give them to the next pass, too; tells: of how many layers it returns the hidden states
+        beside the last ones; hears: of how many it is given those of another; touch: called with
+        tokens, positions and hidden states of each pass, for what it does to pages of the cache
         """
         forward = partial(self._forward, f"inputs of the {name}", touch)
-        model.forward = forward if gives == 1 else _repeated(forward, gives)
+        model.forward = _repeated(forward, gives, tells)
+        if hears:
+            model.combine_hidden_states = partial(self._combined, hears)
         model.compute_logits = lambda hidden, *args, **kwargs: self._logits(hidden, says)
 
     def observe(
-        self, name: str, input_ids: Tensor, positions: Tensor, hidden: Tensor | None = None
+        self,
+        name: str,
+        input_ids: Tensor,
+        positions: Tensor,
+        hidden: Tensor | None = None,
+        embeds: Tensor | None = None,
     ) -> None:
         """What a model is given, and its context. name: of the observation; hidden: states that a
-        drafter is given, which say whose they are
+        drafter is given, which say whose they are; embeds: of tokens, and of images
         """
         tensors = {"tokens": input_ids, "positions": positions}
         looks: dict[str, Look] = {}
+        if embeds is not None:
+            tensors["images"] = embeds[:, PLACE]
+            looks = {"tokens": _whole, "images": _whole}
         if hidden is not None and self._spoken is not None:
             tensors["hidden"], looks["hidden"] = hidden, self._spoken
         self._watch.inner_look(name, tensors, looks)
@@ -84,8 +98,11 @@ class Hollow:
         **kwargs: Any,
     ) -> Tensor:
         self.forwards += 1
+        embeds = kwargs.get("inputs_embeds")
+        if embeds is not None:  # as a hollow encoder makes them
+            input_ids = embeds[:, TOKEN]
         if not torch.cuda.is_current_stream_capturing():
-            self.observe(name, input_ids, positions, kwargs.get("hidden_states"))
+            self.observe(name, input_ids, positions, kwargs.get("hidden_states"), embeds)
         count = positions.shape[-1]
         hidden = torch.empty((count, self._hidden_size), device="cuda")
 
@@ -98,6 +115,16 @@ class Hollow:
         if touch is not None:
             touch(input_ids, positions, hidden)
         return hidden
+
+    def _combined(self, count: int, hidden: Tensor) -> Tensor:
+        """Hidden states of several layers made one: what they all say, or what none says."""
+        made = torch.empty((hidden.shape[0], self._hidden_size), device="cuda")
+
+        def work(given: list[Tensor], made: list[Tensor]) -> None:
+            made[0].copy_(given[0].view(-1, count, self._hidden_size).mean(1))
+
+        self._session.launch("combined (hollow)", [hidden], [made], work)
+        return made
 
     def _logits(self, hidden: Tensor, says: Says) -> Tensor:
         logits = torch.empty((hidden.shape[0], self._vocab), device="cuda")
@@ -113,6 +140,10 @@ class Hollow:
         return logits
 
 
+def _whole(numbers: Tensor) -> Tensor:
+    return numbers.long()
+
+
 def spoken(hidden: Tensor) -> Tensor:
     """The position and the token that hidden states were made of. Returns int64 [tokens, 2]"""
     return hidden[:, :2].long()
@@ -120,7 +151,8 @@ def spoken(hidden: Tensor) -> Tensor:
 
 def context_of_forward() -> tuple[dict[str, Tensor], dict[str, object]]:
     """What vLLM's forward context has for layers: the slots of each, as far as a release gives them
-    there; which layers have metadata, and the batch that a captured graph is chosen by.
+    there, and which tokens pad the pass; which layers have metadata, and the batch that a captured
+    graph is chosen by.
     """
     from vllm.forward_context import get_forward_context, is_forward_context_available
 
@@ -128,17 +160,22 @@ def context_of_forward() -> tuple[dict[str, Tensor], dict[str, object]]:
         return {}, {}
     context = get_forward_context()
     slots = getattr(context, "slot_mapping", None)
+    padding = getattr(context, "is_padding", None)
     metadata = getattr(context, "attn_metadata", None)
     described = getattr(context, "batch_descriptor", None)
     known: dict[str, object] = {
         "layers": sorted(metadata) if isinstance(metadata, dict) else None,
         "batch": None if described is None else str(described),
     }
-    return dict(slots) if isinstance(slots, dict) else {}, known
+    found = dict(slots) if isinstance(slots, dict) else {}
+    return found if padding is None else {**found, "is_padding": padding}, known
 
 
-def _repeated(forward: Callable[..., Tensor], count: int) -> Callable[..., tuple[Tensor, ...]]:
-    def call(*args: Any, **kwargs: Any) -> tuple[Tensor, ...]:
-        return (forward(*args, **kwargs),) * count
+def _repeated(forward: Callable[..., Tensor], count: int, layers: int) -> Callable[..., Any]:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        hidden = forward(*args, **kwargs)
+        if layers:
+            return hidden, [hidden.clone() for _ in range(layers)]
+        return hidden if count == 1 else (hidden,) * count
 
     return call

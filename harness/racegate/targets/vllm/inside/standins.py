@@ -24,6 +24,7 @@ import torch
 from racegate.interpose.outcome import DeviceKind
 from racegate.targets.common.inside.session import EngineSession
 from racegate.targets.common.inside.triton import answer_for_triton
+from racegate.targets.common.inside.unwritten import mark_unwritten
 from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.inside.absent import IMAGES, answer_for
 from racegate.targets.vllm.inside.scripted.model import VOCAB
@@ -342,6 +343,7 @@ class AskedOutputs:
 
 def fit_started(engine: Any) -> None:
     """After the engine was made."""
+    mark_unwritten()
     executor = engine.engine_core.engine_core.model_executor
     if getattr(executor, "async_output_thread", None) is not None:
         executor.async_output_thread = AskedOutputs()

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from racegate.scenario.spec import Scenario
+from racegate.scenario.spec import Image, Request, Scenario
 from racegate.targets.vllm.inside.scripted.coordinates import Coordinates, coordinates, shift_of
 from racegate.targets.vllm.wire import REQUESTS_MAX, TOKENS_MAX, DraftMode, LayerMode, PositionMode
 
@@ -104,8 +104,8 @@ def drafter_config() -> dict[str, Any]:
 
 class Script:
     """What the model says in one scenario. draft_len: drafts per round; lies: its target too;
-    device: where tokens are asked for; draft_mode: whether drafts of a request that is sampled are
-    drawn: of the one that is right and one that is not
+    device: where tokens are asked for; positions: in TEXT images shift nothing; draft_mode: whether
+    drafts of a request that is sampled are drawn: of the one that is right and one that is not
     """
 
     def __init__(
@@ -116,8 +116,10 @@ class Script:
         lies: bool = False,
         device: str = "cpu",
         draft_mode: DraftMode = DraftMode.GREEDY,
+        positions: PositionMode = PositionMode.MROPE,
     ) -> None:
         self.scenario = scenario
+        self._has_dimensions = positions is PositionMode.MROPE
         self._lies = lies
         self._draft_mode = draft_mode
         draws = torch.zeros(REQUESTS_MAX, dtype=torch.bool)
@@ -133,7 +135,7 @@ class Script:
             self._wrong_places.append(frozenset(ends))
         shifts = torch.zeros(REQUESTS_MAX, dtype=torch.int64)
         for index, request in enumerate(scenario.requests):
-            shifts[index] = shift_of(request.images)
+            shifts[index] = shift_of(self._grids(request))
         self._shifts = shifts.to(device)
         self._wrong = wrong.to(device)  # where drafts are wrong, as 1
         self._prompts = [self.prompt(index) for index in range(len(scenario.requests))]
@@ -213,13 +215,18 @@ class Script:
         """The positions of a prompt, with what has been said behind it, and what those of later
         text are less than its place. Its last token says whose it is.
         """
-        images = self.scenario.requests[self.owner(tokens[-1])].images
+        images = self._grids(self.scenario.requests[self.owner(tokens[-1])])
         return coordinates(images, len(tokens)), shift_of(images)
 
     def coordinates_at(self, index: int, places: Sequence[int]) -> list[Coordinates]:
         """The positions of tokens of a request."""
-        known = coordinates(self.scenario.requests[index].images, max(places, default=0) + 1)
+        images = self._grids(self.scenario.requests[index])
+        known = coordinates(images, max(places, default=0) + 1)
         return [known[place] for place in places]
+
+    def _grids(self, request: Request) -> tuple[Image, ...]:
+        """The images that positions are made of."""
+        return request.images if self._has_dimensions else ()
 
     def draft(self, token: Tensor, position: Tensor) -> Tensor:
         """What the drafter says follows. Its tokens stand one place behind their positions.

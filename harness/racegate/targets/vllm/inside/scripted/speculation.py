@@ -9,7 +9,13 @@ from typing import Any
 
 from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.inside.scripted.model import drafter_config
-from racegate.targets.vllm.wire import NGRAM_MAX, NGRAM_MIN, DraftMode, ProposerKind
+from racegate.targets.vllm.wire import (
+    NGRAM_MAX,
+    NGRAM_MIN,
+    DraftMode,
+    DraftSchedule,
+    ProposerKind,
+)
 
 DRAFTER = "drafter"  # the folder of its files
 # As vLLM calls what proposes drafts: of n-grams it schedules the one on the host synchronously.
@@ -17,7 +23,11 @@ _METHODS = {
     ProposerKind.MTP: "mtp",
     ProposerKind.NGRAM: "ngram_gpu",
     ProposerKind.EAGLE: "eagle",
+    ProposerKind.EAGLE3: "eagle3",
 }
+OWN_MODELS = frozenset({ProposerKind.EAGLE, ProposerKind.EAGLE3})
+LAYERS_HEARD = 3  # whose hidden states a drafter of EAGLE-3 is given
+_BY_BATCH = "num_speculative_tokens_per_batch_size"
 
 
 def asked_drafts(asked: Cell, folder: Path) -> dict[str, Any]:
@@ -32,9 +42,13 @@ def asked_drafts(asked: Cell, folder: Path) -> dict[str, Any]:
         "num_speculative_tokens": asked.drafts,
         "attention_backend": "TRITON_ATTN",
     }
-    if asked.drafter is ProposerKind.EAGLE:
+    if asked.drafter in OWN_MODELS:
         (folder / DRAFTER).mkdir()
-        (folder / DRAFTER / "config.json").write_text(json.dumps(drafter_config()))
+        files = drafter_config()
+        if asked.drafter is ProposerKind.EAGLE3:
+            files["eagle_aux_hidden_state_layer_ids"] = list(range(LAYERS_HEARD))
+            files["draft_vocab_size"] = files["vocab_size"]
+        (folder / DRAFTER / "config.json").write_text(json.dumps(files))
         chosen["model"] = str(folder / DRAFTER)
     if asked.drafter is ProposerKind.NGRAM:
         chosen |= {"prompt_lookup_min": NGRAM_MIN, "prompt_lookup_max": NGRAM_MAX}
@@ -42,4 +56,15 @@ def asked_drafts(asked: Cell, folder: Path) -> dict[str, Any]:
         if "draft_sample_method" not in names:
             raise RuntimeError("this release has no probabilistic drafts")
         chosen["draft_sample_method"] = asked.draft_mode.value
+    if asked.draft_schedule is DraftSchedule.BY_BATCH:
+        if _BY_BATCH not in names:
+            raise RuntimeError("this release has the same number of drafts in every step")
+        chosen[_BY_BATCH] = drafts_by_batch(asked.drafts)
     return {name: value for name, value in chosen.items() if name in names}
+
+
+def drafts_by_batch(most: int) -> list[tuple[int, int, int]]:
+    """(first, last size of a batch, drafts of a request): one less beside another request, and one
+    in a batch that is full.
+    """
+    return [(1, 1, most), (2, 3, max(1, most - 1)), (4, 4, 1)]

@@ -18,10 +18,12 @@ from racegate.targets.vllm.inside.truth.course import (
     ScriptedModel,
 )
 from racegate.targets.vllm.inside.truth.groups import GroupTable
+from racegate.targets.vllm.inside.truth.padding import padding_of
 from racegate.targets.vllm.inside.truth.values import (
     below_most,
     computed_places,
     entry,
+    forbidden,
     has_dimensions,
     in_rows,
     is_drafted,
@@ -32,10 +34,10 @@ from racegate.targets.vllm.inside.truth.values import (
     temperature,
     with_next,
 )
-from racegate.targets.vllm.wire import TOKENS_MAX
+from racegate.targets.vllm.wire import TOKENS_MAX, SchedulingMode
 
+MODEL = "inputs of the model"
 CHOSEN = "scheduled"  # the observation of what the scheduler chose, and what follows from it
-NOWHERE = -1  # the slot of no token
 UNTRUE_MAX = 20  # what follows from the first wrong value says little
 # What sampling is asked for besides a temperature and a seed, where there is a temperature.
 Penalties = Callable[[Request], dict[str, float]]
@@ -53,12 +55,16 @@ class Truth:
     """
 
     def __init__(
-        self, says: ScriptedModel, groups: Sequence[GroupTable], penalties: Penalties
+        self,
+        says: ScriptedModel,
+        groups: Sequence[GroupTable],
+        penalties: Penalties,
+        scheduling: SchedulingMode = SchedulingMode.ASYNC,
     ) -> None:
         self._says = says
         self._groups = groups
         self._penalties = penalties
-        self._course = Course(says, most=TOKENS_MAX)
+        self._course = Course(says, most=TOKENS_MAX, scheduling=scheduling)
         self._proposed: set[int] = set()  # steps in which drafts were made
         self._steps: dict[int, dict[str, RequestStep]] = {}
         self._rows: list[RequestStep] = []  # in the order of the batch
@@ -74,7 +80,7 @@ class Truth:
             CHOSEN: self._chosen,
             "metadata": self._metadata,
             "attention": self._attention,
-            "inputs of the model": self._model,
+            MODEL: self._model,
             "inputs of the drafter": self._drafter,
             "previous rows": self._previous,
             "sampling": self._sampling,
@@ -83,7 +89,8 @@ class Truth:
             "masks": self._masks,
             "sampled": self._sampled,
             "zeroed": self._zeroed,
-            "padded graph": self._padding,
+            "padded graph": partial(self._padding, "padded graph"),
+            "context of inputs of the model": partial(self._padding, "context of the model"),
         }
         for step, name, values in seen:
             if name in rules:
@@ -265,8 +272,9 @@ class Truth:
 
     def _model(self, step: int, values: Values) -> None:
         self._drafted, inputs = 0, self._course.inputs
-        self._by_token(step, "inputs of the model.tokens", values["tokens"], inputs)
-        self._positions(step, "inputs of the model.positions", values["positions"], run_places)
+        self._by_token(step, f"{MODEL}.tokens", values["tokens"], inputs)
+        self._positions(step, f"{MODEL}.positions", values["positions"], run_places)
+        self._by_token(step, f"{MODEL}.images", values.get("images"), self._course.images)
 
     def _drafter(self, step: int, values: Values) -> None:
         drafts, course = self._drafted or 0, self._course
@@ -353,9 +361,7 @@ class Truth:
                 self._same(step, "drafts.tokens", where, one, self._course.draft(row, number))
 
     def _masks(self, step: int, values: Values) -> None:
-        """Which tokens a grammar forbids, as their count and their sum, for each token that is
-        sampled and for the first that is rejected.
-        """
+        """Which tokens a grammar forbids, by count and sum: for each sampled, and one rejected."""
         if not self._order(step, values):
             return
         used: Any = values["forbidden"]
@@ -368,20 +374,16 @@ class Truth:
             begin += row.drafts + 1
 
     def _forbidden(self, row: RequestStep, place: int, size: int) -> list[int] | None:
-        request, before = self._request(row), self._says.token_at(row.index, place - 1)
-        modulus = request.grammar_modulus
-        if not modulus or place == len(request.prompt):  # the first token may be any
-            return [0, 0]
-        if before is None or self._is_over(replace(row, known=place)):
-            return None  # what is sampled behind the last token is thrown away
-        tokens = range(before % modulus, size, modulus)
-        return [len(tokens), sum(tokens)]
+        before = self._says.token_at(row.index, place - 1)
+        true = forbidden(self._request(row), place, before, size)
+        # What is sampled behind the last token is thrown away.
+        return None if true != [0, 0] and self._is_over(replace(row, known=place)) else true
 
     def _sampled(self, step: int, values: Values) -> None:
         """What the scheduler gets, of an earlier step."""
-        of: Any = values["step"]
-        tokens: Any = values["tokens"]
-        for name, row in self._steps.get(of, {}).items():
+        told: Any = values
+        tokens = told["tokens"]
+        for name, row in self._steps.get(told["step"], {}).items():
             if name in tokens:
                 true = self._course.outputs(row)
                 if None not in true:
@@ -391,10 +393,8 @@ class Truth:
         """Fresh blocks of keys and values: what nobody had before has to be zeroed."""
         self._same(step, "zeroed.blocks", "", values["blocks"], values["asked"])
 
-    def _padding(self, step: int, values: Values) -> None:
-        """Where attention writes the tokens that pad a captured graph: nowhere."""
+    def _padding(self, of: str, step: int, values: Values) -> None:
+        """Of a captured graph, or of any forward pass."""
         tokens = sum(row.tokens for row in self._steps.get(step, {}).values())
-        for group in [name for name in values if name.startswith("slots") and tokens]:
-            places: Any = values[group]
-            where, behind = f"behind token {tokens}, {group}", places[tokens:]
-            self._same(step, "padded graph.slots", where, behind, [NOWHERE] * len(behind))
+        for field, where, used, true in padding_of(of, values, tokens):
+            self._same(step, field, where, used, true)

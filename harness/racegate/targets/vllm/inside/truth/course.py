@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from racegate.scenario.spec import Request, Scenario
+from racegate.targets.vllm.inside.scripted.images import place_in_image
+from racegate.targets.vllm.wire import SchedulingMode
 
 NO_DRAFT = -1  # what runner V1 fills up drafts with that it looks up
 
@@ -111,10 +113,19 @@ class _Standing:
 
 
 class Course:
-    """Follows what the scheduler chose, step by step. most: tokens of one request"""
+    """Follows what the scheduler chose, step by step. most: tokens of one request; scheduling: in
+    SYNC the host knows what was rejected before it chooses
+    """
 
-    def __init__(self, says: ScriptedModel, *, most: int) -> None:
+    def __init__(
+        self,
+        says: ScriptedModel,
+        *,
+        most: int,
+        scheduling: SchedulingMode = SchedulingMode.ASYNC,
+    ) -> None:
         self._says = says
+        self._is_behind = scheduling is SchedulingMode.ASYNC
         self._most = most
         self._has_drafts = True
         requests = enumerate(says.scenario.requests)
@@ -171,7 +182,7 @@ class Course:
             drafts=said["drafts"] - cut,
             cut=cut,
             known=standing.known,
-            rejected_before=standing.rejected if is_next else 0,
+            rejected_before=standing.rejected if is_next and self._is_behind else 0,
             last=standing.accepted if is_next else None,
             blocks=tuple(map(tuple, said["blocks"])),
             is_new=said["known"] is not None,
@@ -202,6 +213,11 @@ class Course:
             number = place - row.known
             return drawn[number] if number < len(drawn) else None
         return self._says.draft_at(row.index, place)
+
+    def images(self, row: RequestStep) -> list[int]:
+        """Which token of an image each token is that is run, from 1; 0 of text."""
+        request = self.request(row.request)
+        return [place_in_image(request, place) for place in range(row.start, row.end)]
 
     def hidden(self, row: RequestStep) -> list[list[int] | None]:
         """What the drafter's first pass is given of the model: position and token of all that is

@@ -96,3 +96,16 @@ def computed_places(row: RequestStep) -> list[int]:
 def is_drafted(row: RequestStep) -> bool | None:
     """A row that begins may be padded as if it had drafts, and is told as one in some releases."""
     return None if row.is_new or not row.drafts else True
+
+
+def forbidden(request: Request, place: int, before: int | None, size: int) -> list[int] | None:
+    """How many tokens of a vocabulary a request's grammar forbids at a place, and their sum; None
+    if nobody knows. before: the token in front of the place
+    """
+    modulus = request.grammar_modulus
+    if not modulus or place == len(request.prompt):  # the first token may be any
+        return [0, 0]
+    if before is None:
+        return None
+    tokens = range(before % modulus, size, modulus)
+    return [len(tokens), sum(tokens)]

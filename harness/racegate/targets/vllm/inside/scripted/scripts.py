@@ -1,0 +1,38 @@
+"""Which script a cell's model and drafter follow in a scenario."""
+
+from __future__ import annotations
+
+from racegate.scenario.spec import Scenario
+from racegate.targets.common.wire import Fidelity
+from racegate.targets.vllm.cell import Cell
+from racegate.targets.vllm.inside.scripted.computed import Known
+from racegate.targets.vllm.inside.scripted.model import Script
+from racegate.targets.vllm.inside.scripted.ngrams import NgramScript
+from racegate.targets.vllm.wire import ProposerKind
+
+
+def script_of(
+    asked: Cell,
+    scenario: Scenario,
+    plain: dict[str, tuple[int, ...]],
+    *,
+    lies: bool,
+    device: str,
+) -> Script:
+    """plain: what the model says in plain decoding, if it computes that; lies: it says something
+    else than what is scripted; device: where tokens are asked for
+    """
+    if asked.drafter is ProposerKind.NGRAM and asked.drafts:
+        return NgramScript(
+            scenario, draft_len=asked.drafts, runner=asked.runner, lies=lies, device=device
+        )
+    if asked.fidelity is Fidelity.FULL:
+        return Known(scenario, plain, draft_len=asked.drafts, device=device)
+    return Script(
+        scenario,
+        draft_len=asked.drafts,
+        lies=lies,
+        device=device,
+        draft_mode=asked.draft_mode,
+        positions=asked.positions,
+    )
