@@ -28,8 +28,15 @@ from racegate.targets.vllm.inside.conditions import (
     words_of,
 )
 from racegate.targets.vllm.inside.scripted.model import VOCAB, WIDTH, Script
+from racegate.targets.vllm.inside.scripted.thinking import (
+    BEGINS,
+    ENDS,
+    FORCED,
+    asked_budgets,
+    budget_of,
+)
 from racegate.targets.vllm.inside.watch import RunnerWatch
-from racegate.targets.vllm.wire import REQUESTS_MAX, ModelRunner, StateMode
+from racegate.targets.vllm.wire import REQUESTS_MAX, ModelRunner, StateMode, ThinkingMode
 
 ONE = Request(name="A", arrive=0, prompt=(1, 2, 3), max_tokens=9)
 SCENARIO = Scenario(name="s", title="t", requests=(ONE,))
@@ -159,3 +166,13 @@ def test_what_a_request_is_sampled_with_forbids_no_token_of_its_own(
 def test_rows_of_different_sorts_are_sampled_with_different_parameters() -> None:
     asked = [narrowed_as(sort, range(64, 128), is_drafted=False) for sort in range(SORTS)]
     assert all(one != other for one in asked for other in asked if one is not other)
+
+
+def test_all_requests_but_the_first_are_given_no_token_to_think_with() -> None:
+    """So that another's budget cuts the first one short, which thinks."""
+    first, second = range(64), range(64, 128)
+    assert budget_of(first, ThinkingMode.BUDGETS) == {}
+    assert budget_of(second, ThinkingMode.BUDGETS) == {"thinking_token_budget": 0}
+    assert budget_of(second, ThinkingMode.NONE) == {}
+    assert BEGINS in first and not {ENDS, FORCED} & {*range(REQUESTS_MAX * WIDTH)}
+    assert asked_budgets(ThinkingMode.NONE) == {}

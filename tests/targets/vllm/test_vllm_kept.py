@@ -172,3 +172,31 @@ def test_closed_pages_are_read_without_a_touch() -> None:
 )
 def test_what_cannot_be_read_past_guards_is_read_as_it_is(array: np.ndarray) -> None:
     assert kept._past_guards(array).tolist() == array.tolist()
+
+
+def part(module: str, **fields: Any) -> Any:
+    """An object of a class that stands in a module."""
+    made = type("Part", (), {"__module__": module})()
+    vars(made).update(fields)
+    return made
+
+
+def test_the_parts_of_the_second_runner_are_told_by_their_names() -> None:
+    states = part("vllm.v1.worker.gpu.states", max_num_reqs=4, req_id_to_index={A: 1})
+    second = SimpleNamespace(
+        req_states=states,
+        sampler=SimpleNamespace(greedy=True),
+        model_state=SimpleNamespace(),
+        block_tables=part("vllm.v1.worker.gpu.block_table", rows_to_clear=3),
+        timing=part(
+            "vllm.v1.worker.gpu.async_utils", timed=[(object(), 4)], step=object(), last=None
+        ),
+        other=part("elsewhere", count=1),
+    )
+    watch = RunnerWatch(engine_session())
+    watch_kept(watch, second, scheduler())(None)
+    of = found(watch)["kept in the runner"]
+    assert of["block_tables.rows_to_clear"] == 3 and len(of["timing.timed"]) == 1  # type: ignore[arg-type]
+    assert (of["timing.step"], of["timing.last"]) == ("<object>", None)
+    assert "states.max_num_reqs" in of and "req_states.max_num_reqs" not in of  # told once
+    assert "other.count" not in of

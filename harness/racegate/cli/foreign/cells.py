@@ -26,6 +26,7 @@ from racegate.targets.vllm.wire import (
     ProposerKind,
     SchedulingMode,
     StateMode,
+    ThinkingMode,
 )
 
 
@@ -70,6 +71,9 @@ def vllm_cell(
         ImageMode,
         typer.Option("--images", help="encoded: they are encoded, and merged into the prompt."),
     ] = ImageMode.POSITIONS,
+    thinking: Annotated[
+        ThinkingMode, typer.Option("--thinking", help="budgets: of all requests but the first.")
+    ] = ThinkingMode.NONE,
     connector: Annotated[
         ConnectorKind, typer.Option("--connector", help="What keeps blocks in the host's memory.")
     ] = ConnectorKind.NONE,
@@ -98,6 +102,7 @@ def vllm_cell(
         layers=layers,
         positions=positions,
         images=images,
+        thinking=thinking,
         connector=connector,
         arguments=tuple(engine_arg or ()),
     )

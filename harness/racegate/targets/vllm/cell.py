@@ -29,6 +29,7 @@ from racegate.targets.vllm.wire import (
     ProposerKind,
     SchedulingMode,
     StateMode,
+    ThinkingMode,
 )
 
 UNSEEN = {
@@ -58,6 +59,7 @@ _NAMED = {
     "layers": ("--layers", ""),
     "positions": ("--positions", ""),
     "images": ("--images", "images-"),
+    "thinking": ("--thinking", "thinking-"),
     "connector": ("--connector", "connector-"),
 }
 _UNNAMED = re.compile(r"[^\w.]+")  # what no name of a file has
@@ -69,7 +71,7 @@ class Cell(EngineCell, frozen=True, kw_only=True, tag="vllm", tag_field="of"):
     drafts: that a request has in a step at most, 0 for no speculation; drafter, draft_mode: what
     proposes them, and how; draft_schedule: how many; scheduling: before or after the last output is
     known; graphs: what is captured; layers, positions: of the model; images: what is made of
-    them; connector: to the host's memory
+    them; thinking: whether that is bounded; connector: to the host's memory
     arguments: of the release's own EngineArgs, each as NAME=JSON
     """
 
@@ -85,6 +87,7 @@ class Cell(EngineCell, frozen=True, kw_only=True, tag="vllm", tag_field="of"):
     layers: LayerMode = LayerMode.HYBRID
     positions: PositionMode = PositionMode.TEXT
     images: ImageMode = ImageMode.POSITIONS
+    thinking: ThinkingMode = ThinkingMode.NONE
     connector: ConnectorKind = ConnectorKind.NONE
     arguments: tuple[str, ...] = ()
 
@@ -105,6 +108,11 @@ class Cell(EngineCell, frozen=True, kw_only=True, tag="vllm", tag_field="of"):
         named = (f"{_NAMED[field][0]} {value}" for field, value in self._unusual())
         own = (f"--engine-arg {quote(text)}" for text in self.arguments)
         return ("vllm run", *self.place_options, *options, *full, *named, *own)
+
+    @property
+    def takes_images(self) -> bool:
+        """Whether a request may have images."""
+        return self.positions is PositionMode.MROPE or self.images is ImageMode.ENCODED
 
     def _unusual(self) -> Iterator[tuple[str, object]]:
         """Settings that are not as usual, by field."""

@@ -108,6 +108,13 @@ class ImageMode(StrEnum):
     ENCODED = "encoded"
 
 
+class ThinkingMode(StrEnum):
+    """Whether requests have budgets for thinking. BUDGETS: all but the first, which thinks"""
+
+    NONE = "none"
+    BUDGETS = "budgets"
+
+
 class StateMode(StrEnum):
     """vLLM's `mamba_cache_mode`: how recurrent states are kept for prefixes."""
 

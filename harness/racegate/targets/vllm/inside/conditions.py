@@ -13,7 +13,9 @@ import torch
 from racegate.scenario.spec import DraftLimit, Request, Scenario
 from racegate.targets.common.wire import PENALISED
 from racegate.targets.vllm.inside.scripted.model import VOCAB
+from racegate.targets.vllm.inside.scripted.thinking import budget_of
 from racegate.targets.vllm.inside.watch import RunnerWatch, name_of
+from racegate.targets.vllm.wire import ThinkingMode
 
 _NAMED = "logprob_token_ids"  # whose log probabilities a request asks for
 SORTS = 4  # of requests that are sampled, by their seeds: what follows its row is another's there
@@ -26,14 +28,15 @@ _PENALISING = (
 _BITS = 32  # tokens of one word of a mask
 
 
-def params_of(request: Request, own: range, *, is_drafted: bool) -> Any:
+def params_of(request: Request, own: range, *, is_drafted: bool, thinking: ThinkingMode) -> Any:
     """vLLM's sampling parameters: with a seed, penalties and more where there is a temperature.
 
-    own: tokens of the request; is_drafted: the engine speculates, and some are not to be had
+    own: tokens of the request; is_drafted: the engine speculates, and some are not to be had;
+    thinking: whether it may be bounded
     """
     from vllm import SamplingParams
 
-    chosen: dict[str, Any] = {}
+    chosen: dict[str, Any] = dict(budget_of(own, thinking))
     if request.temperature:
         chosen |= {"seed": request.seed, **penalties_of(request)}
         chosen |= narrowed_as(request.seed % SORTS, own, is_drafted=is_drafted)

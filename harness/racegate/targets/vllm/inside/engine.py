@@ -27,7 +27,7 @@ from racegate.targets.vllm.inside.conditions import (
     watch_conditions,
     watch_penalties,
 )
-from racegate.targets.vllm.inside.graphs import asked_graphs, draft_pass_by_pass, watch_replays
+from racegate.targets.vllm.inside.graphs import asked_graphs, watch_replays
 from racegate.targets.vllm.inside.hollow import Hollow, spoken
 from racegate.targets.vllm.inside.kept import watch_kept, watch_outputs
 from racegate.targets.vllm.inside.layers import watch_layers
@@ -37,11 +37,11 @@ from racegate.targets.vllm.inside.scripted.images import (
     HollowEncoder,
     limit_encoding,
     prompt_with,
-    take_images,
 )
 from racegate.targets.vllm.inside.scripted.model import VOCAB, WIDTH, Script, config
-from racegate.targets.vllm.inside.scripted.scripts import script_of
+from racegate.targets.vllm.inside.scripted.scripts import fit_release, script_of
 from racegate.targets.vllm.inside.scripted.speculation import LAYERS_HEARD, OWN_MODELS, asked_drafts
+from racegate.targets.vllm.inside.scripted.thinking import asked_budgets
 from racegate.targets.vllm.inside.tiers.connectors import transfer_config, watch_transfers
 from racegate.targets.vllm.inside.tiers.pages import TaggedPages, pages_of
 from racegate.targets.vllm.inside.truth.compare import Truth
@@ -87,10 +87,7 @@ def start(folder: Path, asked: Cell) -> Any:
     from vllm.v1.engine.llm_engine import LLMEngine
 
     (folder / "config.json").write_text(json.dumps(config(asked.layers, asked.positions)))
-    if asked.graphs is CaptureMode.FEW:
-        draft_pass_by_pass()
-    if asked.images is ImageMode.ENCODED:
-        take_images(asked.drafter)
+    fit_release(asked)
     known = inspect.signature(EngineArgs.__init__).parameters
     arguments: dict[str, Any] = {
         "model": str(folder),
@@ -112,6 +109,7 @@ def start(folder: Path, asked: Cell) -> Any:
         "compilation_config": {"custom_ops": ["none"], **asked_graphs(asked.graphs, asked.drafts)},
         "kernel_config": standins.plain_kernels(),
         "mm_processor_cache_gb": 0,
+        **asked_budgets(asked.thinking),
         "kv_transfer_config": transfer_config(asked.connector),
     }
     given = {k: v for k, v in arguments.items() if k in known and v is not None}
@@ -384,11 +382,12 @@ class Driver:
     def _add(self, index: int, request: Request) -> None:
         tokens = self.script.prompt(index)
         prompt: dict[str, Any] = {"prompt_token_ids": tokens}
-        if request.images and self._asked.images is ImageMode.ENCODED:
+        if self._asked.images is ImageMode.ENCODED:
             prompt = prompt_with(request, tokens)
         try:
             own = range(index * WIDTH, (index + 1) * WIDTH)
-            params = params_of(request, own, is_drafted=bool(self._draft_len))
+            is_drafted, thinking = bool(self._draft_len), self._asked.thinking
+            params = params_of(request, own, is_drafted=is_drafted, thinking=thinking)
             self._engine.add_request(request.name, prompt, params)
         except ValueError as error:
             raise NotTaken(f"this release does not take request {request.name}: {error}") from error

@@ -28,10 +28,12 @@ from racegate.targets.vllm.inside.watch import RunnerWatch, name_of
 Places = Mapping[str, int]  # of requests in arrays, by their names
 
 _RECORDS = 3  # records in records of what is handed over; what is kept has configurations in it
+_OWN = ("vllm.v1.worker.", "vllm.v1.spec_decode.")  # modules of classes
 _LONG = 48  # values of a list that is told by its end and a checksum
 _SHOWN = 4
 _CLOCKS = ("time", "timestamp")  # endings of fields that no two runs have in common
 _NOTHING = object()  # of a value that says nothing: an object of another library, bytes of a hash
+_SOMETHING = "<object>"  # in its place, where it says something that there is one
 _AS_IT_IS = frozenset({bool, int, type(None)})
 _PLAIN = (bool, int, str, type(None))
 _DECIMALS = 4  # of what is computed
@@ -169,6 +171,10 @@ class _Second:
         found = _fields(self._runner)
         for prefix, state in self._states():
             found |= _fields(state, prefix) | _by_place(state, places, self._size, prefix)
+        states = [state for _, state in self._states()]
+        for name, part in _parts(self._runner):
+            if not any(part is state for state in states):
+                found |= _of_part(part, name)
         blocks = getattr(self._runner.block_tables, "num_blocks", None)
         if blocks is not None:
             counts = _past_guards(getattr(blocks, "np", blocks))
@@ -181,6 +187,19 @@ class _Second:
         for prefix, state in self._states():
             found |= _with_rows(state, self._size, f"{prefix}.")
         return found
+
+
+def _parts(runner: Any) -> Iterator[tuple[str, Any]]:
+    """What a runner is made of, by the names of its fields: objects of the worker's own classes."""
+    for name, one in vars(runner).items():
+        if type(one).__module__.startswith(_OWN) and hasattr(one, "__dict__"):
+            yield name, one
+
+
+def _of_part(part: Any, prefix: str) -> Values:
+    """Its fields, and whether an object is there where another step has none."""
+    told = ((name, _plain(value)) for name, value in _named(part) if _is_told(name))
+    return {f"{prefix}.{name}": _SOMETHING if value is _NOTHING else value for name, value in told}
 
 
 def _fields(owner: Any, prefix: str = "", *, records: int = 0) -> Values:

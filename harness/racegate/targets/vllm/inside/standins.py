@@ -28,7 +28,7 @@ from racegate.targets.common.inside.unwritten import mark_unwritten
 from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.inside.absent import IMAGES, answer_for
 from racegate.targets.vllm.inside.scripted.model import VOCAB
-from racegate.targets.vllm.wire import DRAFTS_USUAL, CaptureMode, ModelRunner, PositionMode
+from racegate.targets.vllm.wire import DRAFTS_USUAL, CaptureMode, ModelRunner
 
 COMPILED = (
     "vllm._C",
@@ -98,7 +98,7 @@ def prepare(session: EngineSession, asked: Cell) -> list[object]:
     if session.kind is DeviceKind.VIRTUAL:
         answer_for_triton()
     _answer_for_numba()
-    if asked.positions is PositionMode.MROPE:
+    if asked.takes_images:
         answer_for(IMAGES)
     _answer_for_flash_attention()
     return [library]

@@ -38,19 +38,22 @@ def take_images(drafter: ProposerKind) -> None:
     lazy._load_modelinfo_from_cache = lambda self, digest: None
     lazy._save_modelinfo_to_cache = lambda self, found, digest: None
     MultiModalRegistry.create_processor = _processor
-    MultiModalRegistry.supports_multimodal_inputs = lambda self, config: True
+    MultiModalRegistry.get_processing_info = _limits
 
 
 def _processor(registry: Any, model_config: Any, **kwargs: Any) -> Any:
-    """What is asked of one: how many images there may be, and how large."""
-    info = SimpleNamespace(
+    return SimpleNamespace(info=_limits(registry, model_config))
+
+
+def _limits(registry: Any, model_config: Any, *args: Any, **kwargs: Any) -> Any:
+    """What is asked of a processor: how many images there may be, and how large."""
+    return SimpleNamespace(
         ctx=SimpleNamespace(model_config=model_config),
         supported_mm_limits={MODALITY: None},
         allowed_mm_limits={MODALITY: 8},
         skip_prompt_length_check=False,
         get_mm_max_tokens_per_item=lambda **asked: {MODALITY: ENCODED_MAX},
     )
-    return SimpleNamespace(info=info)
 
 
 def limit_encoding(scheduler: Any) -> None:
@@ -59,7 +62,9 @@ def limit_encoding(scheduler: Any) -> None:
 
 
 def prompt_with(request: Request, tokens: list[int]) -> dict[str, Any]:
-    """What the engine is given of a request with images. tokens: of its prompt"""
+    """What a processor would have made of a request. tokens: of its prompt"""
+    if not request.images:
+        return {"type": "token", "prompt_token_ids": tokens}
     from vllm.multimodal.inputs import (
         MultiModalBatchedField,
         MultiModalFieldElem,

@@ -1,14 +1,26 @@
-"""Which script a cell's model and drafter follow in a scenario."""
+"""What a cell asks of a release before the engine is made, and which script its model and drafter
+follow in a scenario.
+"""
 
 from __future__ import annotations
 
 from racegate.scenario.spec import Scenario
 from racegate.targets.common.wire import Fidelity
 from racegate.targets.vllm.cell import Cell
+from racegate.targets.vllm.inside.graphs import draft_pass_by_pass
 from racegate.targets.vllm.inside.scripted.computed import Known
+from racegate.targets.vllm.inside.scripted.images import take_images
 from racegate.targets.vllm.inside.scripted.model import Script
 from racegate.targets.vllm.inside.scripted.ngrams import NgramScript
-from racegate.targets.vllm.wire import ProposerKind
+from racegate.targets.vllm.wire import CaptureMode, ImageMode, ProposerKind
+
+
+def fit_release(asked: Cell) -> None:
+    """Before the engine is made."""
+    if asked.graphs is CaptureMode.FEW:
+        draft_pass_by_pass()
+    if asked.images is ImageMode.ENCODED:
+        take_images(asked.drafter)
 
 
 def script_of(

@@ -1,0 +1,59 @@
+"""What pads a forward pass, and which of its tokens are of images."""
+
+from __future__ import annotations
+
+import msgspec
+
+from racegate.scenario.spec import Image, Request, Scenario
+from racegate.targets.common.inside.watch import Values
+from racegate.targets.vllm.inside.conditions import penalties_of
+from racegate.targets.vllm.inside.scripted.images import place_in_image
+from racegate.targets.vllm.inside.scripted.model import Script
+from racegate.targets.vllm.inside.truth.compare import CHOSEN, MODEL, Truth
+from racegate.targets.vllm.inside.truth.padding import NOWHERE, padding_of
+from racegate.targets.vllm.wire import PositionMode
+
+SHOWN = Request(
+    name="A",
+    arrive=0,
+    prompt=(5, 6, 7, 8),
+    max_tokens=4,
+    accepts=(1,),
+    images=(Image(start=1, grid=(1, 1, 2)),),
+)
+SCENARIO = Scenario(name="s", title="t", requests=(SHOWN,))
+
+
+def wrong(values: Values) -> list[str]:
+    return [field for field, _, used, true in padding_of("graph", values, 2) if used != true]
+
+
+def test_tokens_that_pad_a_pass_are_marked_and_written_nowhere() -> None:
+    right: Values = {"slots 0": [4, 5, NOWHERE], "is_padding": [False, False, True]}
+    assert wrong(right) == []
+    assert wrong({**right, "slots 0": [4, 5, 6]}) == ["graph.slots"]
+    assert wrong({**right, "is_padding": [False, True, True]}) == ["graph.is_padding"]
+    assert wrong({**right, "is_padding": [False, False, False]}) == ["graph.is_padding"]
+    assert list(padding_of("graph", {"is_padding": []}, 2)) == []  # a release that does not say
+
+
+def test_a_token_of_an_image_is_known_by_its_place() -> None:
+    assert [place_in_image(SHOWN, place) for place in range(5)] == [0, 1, 2, 0, 0]
+
+
+def untrue(images: list[int]) -> list[str]:
+    says = Script(SCENARIO, draft_len=0, positions=PositionMode.TEXT)
+    asked = {"tokens": 4, "drafts": 0, "computed": 0, "known": 4, "blocks": []}
+    given = {"tokens": says.prompt(0), "positions": [0, 1, 2, 3], "images": images}
+    truth = Truth(says, [], penalties_of)
+    lengths = {"rows": ["A"], "query_start": [0, 4], "seq_lens": [4], "slots": []}
+    seen = ((CHOSEN, {"asked": None, "requests": {"A": asked}}), ("attention", lengths))
+    truth.read([(1, name, values) for name, values in (*seen, (MODEL, given))])
+    return [msgspec.structs.asdict(one)["what"] for one in truth.untrue]
+
+
+def test_images_stand_in_their_places_of_the_prompt_and_shift_nothing_of_text() -> None:
+    assert untrue([0, 1, 2, 0]) == []
+    (found,) = untrue([0, 1, 1, 0])
+    assert found == f"{MODEL}.images of request A in row 0, token 2"
+    assert len(untrue([1, 2, 0, 0])) == 3
