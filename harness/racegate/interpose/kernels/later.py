@@ -68,7 +68,7 @@ def size_by_numbers(name: str, args: list[Any], outputs: list[Any]) -> tuple[int
             return n, n
         case "aten::eye.m_out", [int(n), int(m)] if n >= 0 and m >= 0:
             return n, m
-        case ("aten::linspace.out" | "aten::logspace.out"), [_, _, int(steps), *_] if steps >= 0:
+        case (("aten::linspace.out" | "aten::logspace.out"), [_, _, int(steps), *_]) if steps >= 0:
             return (steps,)
         case "aten::arange.start_out", [start, end, step]:
             return _size_of_range(start, end, step, outputs[0].dtype)
