@@ -14,7 +14,6 @@ from racegate.targets.vllm.wire import CaptureMode
 SIZES = (1, 2, 4, 8, 16, 32)  # tokens of a batch that is captured; others are padded to these
 _FEW = (1, 3)  # rows
 _FUSED = "supports_decode_metadata_update"  # by the drafter
-_CHANGES = "supports_draft_decode_metadata_update"  # by an attention backend
 _WHOLE = "FULL_DECODE_ONLY"
 _MODES = {
     CaptureMode.FULL: _WHOLE,
@@ -38,16 +37,6 @@ def asked_graphs(graphs: CaptureMode, drafts: int) -> dict[str, Any]:
         "cudagraph_capture_sizes": sizes,
         "max_cudagraph_capture_size": max(sizes),
     }
-
-
-def draft_pass_by_pass() -> None:
-    """Each pass of runner V2's drafter is a graph of its own, in front of which the host makes
-    metadata: so it is with attention backends that cannot change these inside of a graph.
-    """
-    from vllm.v1.attention.backends.triton_attn import TritonAttentionMetadataBuilder as Builder
-
-    if hasattr(Builder, _CHANGES):
-        setattr(Builder, _CHANGES, False)
 
 
 def watch_replays(watch: RunnerWatch, runner: Any, hollow: Hollow) -> None:

@@ -135,11 +135,3 @@ class HollowEncoder:
 
         self._session.launch("embeddings (hollow)", [tokens], [made], work)
         return made
-
-
-def place_in_image(request: Request, place: int) -> int:
-    """Which token of an image stands in a place of a request, from 1; 0 of text."""
-    for image in request.images:
-        if 0 <= place - image.start < image.tokens:
-            return place - image.start + 1
-    return 0

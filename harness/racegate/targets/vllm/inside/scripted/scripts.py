@@ -7,11 +7,11 @@ from __future__ import annotations
 from racegate.scenario.spec import Scenario
 from racegate.targets.common.wire import Fidelity
 from racegate.targets.vllm.cell import Cell
-from racegate.targets.vllm.inside.graphs import draft_pass_by_pass
 from racegate.targets.vllm.inside.scripted.computed import Known
 from racegate.targets.vllm.inside.scripted.images import take_images
 from racegate.targets.vllm.inside.scripted.model import Script
 from racegate.targets.vllm.inside.scripted.ngrams import NgramScript
+from racegate.targets.vllm.inside.scripted.speculation import draft_pass_by_pass
 from racegate.targets.vllm.wire import CaptureMode, ImageMode, ProposerKind
 
 

@@ -27,6 +27,7 @@ _METHODS = {
 }
 OWN_MODELS = frozenset({ProposerKind.EAGLE, ProposerKind.EAGLE3})
 LAYERS_HEARD = 3  # whose hidden states a drafter of EAGLE-3 is given
+_CHANGES = "supports_draft_decode_metadata_update"  # by an attention backend
 _BY_BATCH = "num_speculative_tokens_per_batch_size"
 
 
@@ -68,3 +69,13 @@ def drafts_by_batch(most: int) -> list[tuple[int, int, int]]:
     in a batch that is full.
     """
     return [(1, 1, most), (2, 3, max(1, most - 1)), (4, 4, 1)]
+
+
+def draft_pass_by_pass() -> None:
+    """Each pass of runner V2's drafter is a graph of its own, in front of which the host makes
+    metadata: so it is with attention backends that cannot change these inside of a graph.
+    """
+    from vllm.v1.worker.utils import AttentionGroup
+
+    if hasattr(AttentionGroup, _CHANGES):
+        setattr(AttentionGroup, _CHANGES, False)

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from racegate.scenario.spec import Request, Scenario
-from racegate.targets.vllm.inside.scripted.images import place_in_image
 from racegate.targets.vllm.wire import SchedulingMode
 
 NO_DRAFT = -1  # what runner V1 fills up drafts with that it looks up
@@ -264,3 +263,11 @@ class Course:
         owners = [self._says.owner(one) for one in self.next_token(row) if one is not None]
         places = [self._says.drawn_at(one, row.computed + number) for one in owners]
         return EitherToken([token for each in places for token in each])
+
+
+def place_in_image(request: Request, place: int) -> int:
+    """Which token of an image stands in a place of a request, from 1; 0 of text."""
+    for image in request.images:
+        if 0 <= place - image.start < image.tokens:
+            return place - image.start + 1
+    return 0
