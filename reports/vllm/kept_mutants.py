@@ -35,12 +35,12 @@ reading these survivors, by other settings that they name (in a few scenarios ea
 all), and by scenarios and observations for the mistakes that they stand for (`full_batch`,
 `four_tokens_beside_none`, `as_long_as_the_model`,
 `last_chunk_of_one_token`; lengths of layers' metadata; what pads a graph).""",
-    ("v2", 4): """**As drawn**, and no score yet: few mutants, and judged in twelve of the
-scenarios alone (`--scenarios` with a folder of these), since the machine was busy:
+    ("v2", 4): """**As drawn it was 4 of 10**, and no score yet: few mutants, and judged in twelve
+of the scenarios alone (`--scenarios` with a folder of these), since the machine was busy:
 `abort_in_flight`, `budget_used_up`, `chunk_in_moved_row`, `finish_and_condense`,
 `four_tokens_beside_none`, `full_batch`, `penalties_and_seeds`, `preemption_for_blocks`,
-`rows_change_hands`, `sampled_without_drafts`, `step_without_drafts`, `structured_output`. Nothing
-was mended behind it.""",
+`rows_change_hands`, `sampled_without_drafts`, `step_without_drafts`, `structured_output`. The
+rest came from a setting that a survivor names.""",
     ("v2", 5): """**As drawn it was 28 of 40 (70.0 %)**, and 29 with the first of three settings
 that were chosen before (`--graphs full --engine-arg prefill_schedule_interval=3 --engine-arg
 long_prefill_token_threshold=24`; the others, `--cache-mode align --connector simple` and

@@ -29,6 +29,22 @@ from racegate.targets.vllm.wire import (
     ThinkingMode,
 )
 
+ScheduleOption = Annotated[
+    DraftSchedule,
+    typer.Option("--draft-schedule", help="How many drafts; by-batch: fewer in a larger one."),
+]
+SchedulingOption = Annotated[
+    SchedulingMode,
+    typer.Option("--scheduling", help="sync: a step waits for the output of the one before."),
+]
+ImagesOption = Annotated[
+    ImageMode,
+    typer.Option("--images", help="encoded: they are encoded, and merged into the prompt."),
+]
+ThinkingOption = Annotated[
+    ThinkingMode, typer.Option("--thinking", help="budgets: of all requests but the first.")
+]
+
 
 def vllm_cell(
     release: ReleaseOption,
@@ -52,14 +68,8 @@ def vllm_cell(
     draft_mode: Annotated[
         DraftMode, typer.Option("--draft-mode", help="Which drafts of sampled requests.")
     ] = DraftMode.GREEDY,
-    draft_schedule: Annotated[
-        DraftSchedule,
-        typer.Option("--draft-schedule", help="How many drafts; by-batch: fewer in a larger one."),
-    ] = DraftSchedule.FIXED,
-    scheduling: Annotated[
-        SchedulingMode,
-        typer.Option("--scheduling", help="sync: a step waits for the output of the one before."),
-    ] = SchedulingMode.ASYNC,
+    draft_schedule: ScheduleOption = DraftSchedule.FIXED,
+    scheduling: SchedulingOption = SchedulingMode.ASYNC,
     graphs: Annotated[
         CaptureMode, typer.Option("--graphs", help="Captured before the first step.")
     ] = CaptureMode.NONE,
@@ -67,13 +77,8 @@ def vllm_cell(
     positions: Annotated[
         PositionMode, typer.Option("--positions", help="Of the model; mrope: three numbers each.")
     ] = PositionMode.TEXT,
-    images: Annotated[
-        ImageMode,
-        typer.Option("--images", help="encoded: they are encoded, and merged into the prompt."),
-    ] = ImageMode.POSITIONS,
-    thinking: Annotated[
-        ThinkingMode, typer.Option("--thinking", help="budgets: of all requests but the first.")
-    ] = ThinkingMode.NONE,
+    images: ImagesOption = ImageMode.POSITIONS,
+    thinking: ThinkingOption = ThinkingMode.NONE,
     connector: Annotated[
         ConnectorKind, typer.Option("--connector", help="What keeps blocks in the host's memory.")
     ] = ConnectorKind.NONE,
