@@ -124,11 +124,11 @@ def test_images_need_positions_of_three_numbers() -> None:
 def test_images_that_are_encoded_need_no_positions_of_their_own() -> None:
     scenario = load_for("vLLM", SCRIPTS / "encoded_images.toml")
     assert "--images encoded" in cell().cannot_run(scenario)
-    encoded = msgspec.structs.replace(cell(), images=ImageMode.ENCODED)
+    first = msgspec.structs.replace(cell(), images=ImageMode.ENCODED)
+    assert "--runner v2" in first.cannot_run(scenario)
+    encoded = msgspec.structs.replace(first, runner=ModelRunner.V2)
     assert encoded.cannot_run(scenario) == "" and encoded.settings[-1] == "images-encoded"
-    dimensions = msgspec.structs.replace(
-        encoded, positions=PositionMode.MROPE, runner=ModelRunner.V2
-    )
+    dimensions = msgspec.structs.replace(encoded, positions=PositionMode.MROPE)
     assert "--drafts 0" in dimensions.cannot_run(scenario)
 
 
