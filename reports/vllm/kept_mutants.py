@@ -135,17 +135,20 @@ def _lines(path: Path) -> dict[str, JudgedMutant]:
     return {one.key: one for one in found}
 
 
-def _reasons(path: Path) -> dict[Looks, str]:
-    """Of the entries of a file."""
+def reasons(path: Path, runner: str) -> dict[Looks, str]:
+    """Of the entries of a file, but for those that hold for the other runner alone."""
     entries = tomllib.loads(path.read_text())["equivalent"]
     return {
-        (one["file"], one["scope"], one["before"], one["after"]): one["reason"] for one in entries
+        (one["file"], one["scope"], one["before"], one["after"]): one["reason"]
+        for one in entries
+        if one.get("only", runner) == runner
     }
 
 
 def page(found: Sequence[JudgedMutant], given: argparse.Namespace) -> str:
     """The page."""
-    equivalents, missing = (_reasons(HERE / f"{name}.toml") for name in ("equivalent", "missing"))
+    files = (HERE / f"{name}.toml" for name in ("equivalent", "missing"))
+    equivalents, missing = (reasons(file, given.runner) for file in files)
     judged = [one for one in found if one.fate != "unreached" and NO_EDIT not in one.how]
     survived = [one for one in judged if one.fate == "survived"]
     missed = [one for one in survived if one.looks not in equivalents]
