@@ -16,6 +16,7 @@ import argparse
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from textwrap import fill
 
 import msgspec
 
@@ -30,6 +31,7 @@ from racegate.targets.vllm.wire import ModelRunner, StateMode
 
 ROOT = Path(__file__).parents[2]
 RUN_S = 60.0
+PROSE_COLUMNS = 100
 # Names of tensors of the runners, of which one kind is made wrong at a time.
 SPOILT = (
     "temperature",
@@ -242,7 +244,8 @@ def told_untrue(cells: list[CellCount]) -> Iterator[str]:
     """What was not true in an unmodified release."""
     for cell in cells:
         for name, lines in cell.untrue.items():
-            yield f"Not true in {' '.join(cell.way)}, `{name}`: {'; '.join(lines)}."
+            text = f"Not true in {' '.join(cell.way)}, `{name}`: {'; '.join(lines)}."
+            yield fill(text, PROSE_COLUMNS)
             yield ""
 
 

@@ -44,7 +44,11 @@ def test_every_scenario_is_right_under_every_timing(
     name: str, pacing: Pacing, driver: TorchDriver
 ) -> None:
     judge = judge_on(driver, name, pacing=pacing)
-    for schedule in (EAGER, LATE, *map(lane_late, judge.lanes)):
+    trace = judge.execute(schedule=EAGER).trace
+    # A preempted request may store and never load: a lane without work has nothing to be held.
+    at_work = {trace.lanes[event.lane] for event in trace.events}
+    lanes = [lane for lane in judge.lanes if lane in at_work]
+    for schedule in (EAGER, LATE, *map(lane_late, lanes)):
         assert_right(judge.run(schedule=schedule))
 
 

@@ -15,7 +15,7 @@ from ruamel.yaml import YAML
 
 from repository import ROOT
 
-_EXPRESSION = re.compile(r"\$\{\{ *inputs\.([\w-]+) *\}\}")
+_EXPRESSION = re.compile(r"\$\{\{ *(?:inputs|matrix)\.([\w-]+) *\}\}")
 
 
 def document(path: str) -> Any:
@@ -24,7 +24,7 @@ def document(path: str) -> Any:
 
 
 def filled(text: str, inputs: Mapping[str, str]) -> str:
-    """With inputs in the place of expressions. No other expression is understood."""
+    """With inputs, or what a matrix gives a job, in the place of expressions. No other is known."""
     found = _EXPRESSION.sub(lambda match: inputs[match[1]], text)
     assert "${{" not in found, f"an expression that this runner does not know: {text}"
     return found

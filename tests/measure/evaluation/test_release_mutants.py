@@ -14,21 +14,29 @@ from typing import Any, ClassVar, cast
 import msgspec
 import pytest
 from click.testing import Result
+from rich.console import Console
 from typer.testing import CliRunner
 
 from racegate.cli.app import app
 from racegate.history.exit_code import ExitCode
+from racegate.history.finding import Benign
+from racegate.history.gates.results import gated
 from racegate.interpose.outcome import Ending, Observation, Plan
+from racegate.jobs.foreign.edited import EditedRelease
 from racegate.jobs.foreign.releases import OpenedEngine
 from racegate.measure.evaluation.foreign.edits import order_edits, release_edits
 from racegate.measure.evaluation.foreign.job import ALIKE
 from racegate.measure.evaluation.source.results import SourceOperator
+from racegate.report.targets.results import print_target_gate
+from racegate.scenario.files import load_for
 from racegate.scenario.spec import Scenario
 from racegate.targets.common.cell import EngineCell
 from racegate.targets.common.client import Engine
 from racegate.targets.common.inside.probing import ProbeTally, probe_sources
 from racegate.targets.common.inside.sources import LineTracer
 from racegate.targets.common.wire import AS_IT_IS, NOT_EDITED, ReleaseRun, SourceEdit, SourceOptions
+from racegate.targets.vllm.cell import Cell
+from racegate.targets.vllm.wire import ModelRunner, StateMode
 
 RUNNER = """\
 LIMIT = 100
@@ -264,3 +272,22 @@ def test_what_is_said_to_change_nothing_has_to_do_so_with_other_options(release:
     assert ran.exit_code == ExitCode.BAD_INPUT and "delete the entry" in ran.output
     wrong = CliRunner().invoke(app, [*arguments, "--also", "--cash-mode align"])
     assert wrong.exit_code == ExitCode.BAD_INPUT and "No such option" in wrong.output
+
+
+def test_an_edit_is_told_as_the_gate_tells_a_checkout(release: Path) -> None:
+    """With the first value that differs; what only an import runs cannot be edited."""
+    scenario = load_for("vLLM", release / "scripts" / "three_rows.toml")
+    cell = Cell(release="1.0", runner=ModelRunner.V1, mode=StateMode.NONE)
+    at, top = RUNNER.index("return min"), RUNNER.index("100")
+    with opened(cell) as engine:
+        edited = EditedRelease(engine)
+        edited.record([scenario], lambda name: None)
+        other = SourceEdit("vllm.runner", at, at + len("return min(total, LIMIT)"), "return 7")
+        result = edited.result(scenario.name, other)
+        same = edited.result(scenario.name, SourceEdit("vllm.runner", at, at, ""))
+        assert edited.result(scenario.name, SourceEdit("vllm.runner", top, top, "1")) is None
+    assert same is not None and same.gate_code() is ExitCode.CLEAN
+    assert result is not None and result.gate_code() is ExitCode.FINDING
+    console = Console(record=True, width=100)
+    print_target_gate(console, gated([result]), benign=Benign.PASS)
+    assert "step 1: total.total is 7, in the base 6" in console.export_text()

@@ -153,6 +153,7 @@ RULES: dict[str, Applies] = {
     "aten::_linalg_svd": _has_elements,
     "aten::cholesky": _has_elements,
     "aten::linalg_ldl_factor_ex": _has_elements,
+    "aten::linalg_matrix_sqrth": _has_elements,
     "aten::linalg_lu": _is_not_square,
     "aten::linalg_lu_factor_ex": _is_not_square,
     "aten::linalg_inv_ex": _checks_errors,

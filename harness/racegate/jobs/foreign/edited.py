@@ -12,6 +12,7 @@ import msgspec
 
 from racegate.history.exit_code import ExitCode
 from racegate.history.finding import Finding, FindingKind
+from racegate.history.outcome import RunResult
 from racegate.interpose.outcome import Ending, Plan
 from racegate.jobs.foreign.beside import ComparedRun, compare, compared_run
 from racegate.jobs.foreign.changes import KnownLines, Lines
@@ -114,18 +115,31 @@ class EditedRelease:
 
     def noticed(self, name: str, edit: SourceEdit) -> EditResult:
         """What is said of an edit in a recorded scenario. Raises ServerLost if the engine is."""
+        result = self.result(name, edit)
+        if result is None:
+            return EditResult(code=ExitCode.CLEAN, is_edited=False)
+        found = result.comparison
+        if found is None:
+            return EditResult(code=ExitCode.BROKEN_HARNESS, what=result.message)
+        what = _words(found.findings[0]) if found.findings else "; ".join(found.unmet)
+        return EditResult(code=found.code, what=what)
+
+    def result(self, name: str, edit: SourceEdit) -> RunResult | None:
+        """The result of a recorded scenario with an edit, beside the release: as the gate tells
+        it. None if the edit cannot be made while the engine runs; without a comparison, and with
+        the reason, where the run has no end. Raises ServerLost if the engine is lost.
+        """
         known = self._recorded[name]
         timeout_s = LONGER_S + LONGER_TIMES * known.run_s
         judged = self._judge(_EditedRuns(self.opened.engine, edit, timeout_s), known.scenario)
         run = judged.base
         if run.ending is Ending.NOT_MODELLED and run.message.endswith(NOT_EDITED):
-            return EditResult(code=ExitCode.CLEAN, is_edited=False)
+            return None
         result = result_of(judged, name)
         if result.is_lost:
-            return EditResult(code=ExitCode.BROKEN_HARNESS, what=f"no end: {run.ending}")
+            return msgspec.structs.replace(result, message=f"no end: {run.ending}")
         found = compare(known.base, compared_run(judged, result))
-        what = _words(found.findings[0]) if found.findings else "; ".join(found.unmet)
-        return EditResult(code=found.code, what=what)
+        return msgspec.structs.replace(result, comparison=found)
 
     def _judge(self, runs: Engine | _EditedRuns, scenario: Scenario) -> ReleaseVerdict:
         return judge(runs, scenario, self.opened.cell, runs_max=0)
