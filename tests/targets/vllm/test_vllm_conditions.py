@@ -22,8 +22,8 @@ from racegate.targets.vllm.inside.conditions import (
     NO_PENALTIES,
     SORTS,
     UNPENALISED,
-    Limits,
     ModulusGrammars,
+    StepLimits,
     leave_blocks,
     limit_drafts,
     narrowed_as,
@@ -122,7 +122,7 @@ def test_a_step_has_the_tokens_of_its_budget_and_the_next_one_all() -> None:
     scheduler = SimpleNamespace(max_num_scheduled_tokens=256, requests={"A-0123abcd": waits})
     events = (Budget(step=5, tokens=4), Budget(step=7, tokens=999))
     limited = msgspec.structs.replace(SCENARIO, events=events)
-    limits, had = Limits(scheduler), []
+    limits, had = StepLimits(scheduler), []
     for step in range(4, 8):
         limits.set(limited, step, is_plain=step == 7)
         had.append(scheduler.max_num_scheduled_tokens)

@@ -17,7 +17,7 @@ from racegate.targets.vllm.inside.truth.compare import UNTRUE_MAX, Truth
 from racegate.targets.vllm.inside.truth.course import Course, RequestStep
 from racegate.targets.vllm.inside.truth.groups import GroupTable
 from racegate.targets.vllm.inside.truth.values import judged_by
-from racegate.targets.vllm.wire import DraftMode, ProposerKind
+from racegate.targets.vllm.wire import DraftMode, ModelRunner, ProposerKind
 
 DRAFTS = 3
 GROUPS = (
@@ -332,7 +332,7 @@ def test_drafts_that_are_drawn_are_verified_as_they_were_drawn() -> None:
 @pytest.mark.parametrize("accepted", [4, 1])
 def test_drafts_of_who_was_passed_over_are_those_of_the_runner(accepted: int) -> None:
     says = script((4,))
-    says.keeps_drafts = accepted == 4
+    says.run_on(ModelRunner.V2 if accepted == 4 else ModelRunner.V1)
     course = Course(says, most=512)
     course.step(1, chosen("A", 4, 0, 0, 4))
     course.step(2, {})

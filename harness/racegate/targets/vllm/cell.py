@@ -139,6 +139,9 @@ class Cell(EngineCell, frozen=True, kw_only=True, tag="vllm", tag_field="of"):
         expect, free = scenario.expect, scenario.free_blocks
         if (expect.saves or expect.loads) and self.connector is ConnectorKind.NONE:
             return "it needs a tier in the host's memory: --connector simple"
+        if expect.loads and (self.connector is ConnectorKind.FAILING) != bool(expect.lost_loads):
+            kind = "failing" if expect.lost_loads else "simple"
+            return f"its loads fail, or have to end: --connector {kind}"
         if self.connector is not ConnectorKind.NONE and self.mode is StateMode.NONE:
             return "a connector needs cached prefixes: --cache-mode align"
         if self.connector is not ConnectorKind.NONE and self.graphs is not CaptureMode.NONE:

@@ -68,11 +68,13 @@ class CaptureMode(StrEnum):
 class ConnectorKind(StrEnum):
     """What keeps blocks in the host's memory. SIMPLE: SimpleCPUOffloadConnector, by batches of
     copies from a thread of its own; OFFLOADING: OffloadingConnector, by the engine's own operators
+    FAILING: as SIMPLE, but each load is told to have failed, and its request ends with an error
     """
 
     NONE = "none"
     SIMPLE = "simple"
     OFFLOADING = "offloading"
+    FAILING = "failing"
 
 
 class PositionMode(StrEnum):

@@ -125,7 +125,7 @@ def leave_blocks(scheduler: Any, scenario: Scenario) -> None:
         pool.get_new_blocks(max(0, pool.get_num_free_blocks() - scenario.free_blocks))
 
 
-class Limits:
+class StepLimits:
     """What a scenario leaves the scheduler in a step: tokens, and drafts of requests."""
 
     def __init__(self, scheduler: Any) -> None:
@@ -137,8 +137,9 @@ class Limits:
         events = (event for event in scenario.events if isinstance(event, Budget))
         tokens = {event.step: event.tokens for event in events}
         most = min(self._tokens_most, tokens.get(step, self._tokens_most))
-        self._scheduler.max_num_scheduled_tokens = most
-        limit_drafts(self._scheduler, scenario, step, is_plain=is_plain)
+        scheduler: Any = self._scheduler
+        scheduler.max_num_scheduled_tokens = most
+        limit_drafts(scheduler, scenario, step, is_plain=is_plain)
 
 
 def limit_drafts(scheduler: Any, scenario: Scenario, step: int, *, is_plain: bool) -> None:

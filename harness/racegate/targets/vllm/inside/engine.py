@@ -19,7 +19,7 @@ from racegate.targets.common.wire import KEPT, Fidelity, Observed
 from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.inside import plants, standins
 from racegate.targets.vllm.inside.conditions import (
-    Limits,
+    StepLimits,
     leave_blocks,
     params_of,
     penalties_of,
@@ -34,16 +34,11 @@ from racegate.targets.vllm.inside.kept import watch_kept, watch_outputs
 from racegate.targets.vllm.inside.layers import watch_layers
 from racegate.targets.vllm.inside.sampling import watch_sampling
 from racegate.targets.vllm.inside.scripted.computed import Computed, Known, give_weights
-from racegate.targets.vllm.inside.scripted.model import (
-    VOCAB,
-    WIDTH,
-    Script,
-    config,
-)
+from racegate.targets.vllm.inside.scripted.model import VOCAB, WIDTH, Script, config
 from racegate.targets.vllm.inside.scripted.ngrams import NgramScript
 from racegate.targets.vllm.inside.scripted.speculation import asked_drafts
 from racegate.targets.vllm.inside.scripted.windows import give_windows
-from racegate.targets.vllm.inside.tiers.connectors import transfer_config, watch_transfers
+from racegate.targets.vllm.inside.tiers import connectors
 from racegate.targets.vllm.inside.tiers.pages import TaggedPages, pages_of
 from racegate.targets.vllm.inside.truth.compare import Truth
 from racegate.targets.vllm.inside.truth.values import judged_by
@@ -108,7 +103,7 @@ def start(folder: Path, asked: Cell) -> Any:
         "gdn_prefill_backend": "triton",
         "compilation_config": {"custom_ops": ["none"], **asked_graphs(asked.graphs)},
         "kernel_config": standins.plain_kernels(),
-        "kv_transfer_config": transfer_config(asked.connector),
+        "kv_transfer_config": connectors.transfer_config(asked.connector),
     }
     given = {k: v for k, v in arguments.items() if k in known and v is not None}
     own = standins.own_arguments(asked.arguments, known)
@@ -175,7 +170,7 @@ class Driver:
         self._spoils = ""  # names of tensors that are made wrong in a run
         self._prompts: dict[str, int] = {}
         self._identities: dict[str, str] = {}  # by the names of requests
-        self._limits = Limits(scheduler)
+        self._limits = StepLimits(scheduler)
         session.listener.name_buffers(named_buffers(self.runner, plants.PACKAGE))
         self._computed: Computed | None = None
         self._rows = self._rows_of_batch()
@@ -248,7 +243,7 @@ class Driver:
             self._note_kept(scheduled)
             watch_choice(watch, self._core.scheduler, scheduled)
             watch_conditions(watch, self._core.scheduler, scheduled, self._prompts)
-            watch_transfers(watch, scheduled)
+            connectors.watch_transfers(watch, scheduled)
             if watch.plant is not None and watch.step == plants.STEP:
                 plants.plant(self._session.session, runner, scheduled, watch.plant)
             if self._spoils and watch.step == plants.STEP:
@@ -267,6 +262,8 @@ class Driver:
             watch_drafting(watch, runner, rows)
         watch_scheduler(watch, self._core.scheduler)
         watch_outputs(watch, self._core.scheduler)
+        cut = lambda name: self.script.cut(name, 0)  # noqa: E731
+        connectors.fail_loads(watch, self._core.scheduler, self._asked.connector, cut)
         watch_zeroing(watch)
         watch_penalties(watch)
         use_grammars(self._core, watch)
@@ -321,7 +318,7 @@ class Driver:
         """
         self._spoils = spoils
         self._script = self._script_of(scenario, plain or {}, lies=plant is Observed.TOKENS)
-        self._script.keeps_drafts = self._asked.runner is ModelRunner.V2
+        self._script.run_on(self._asked.runner)
         has_grammars = any(one.grammar_modulus for one in scenario.requests)
         drawn = frozenset(r.name for r in scenario.requests if self.script.draws(r.name))
         shifted = frozenset(r.name for r in scenario.requests if r.images)

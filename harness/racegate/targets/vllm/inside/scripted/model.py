@@ -24,6 +24,7 @@ from racegate.targets.vllm.wire import (
     TOKENS_MAX,
     DraftMode,
     LayerMode,
+    ModelRunner,
     PositionMode,
 )
 
@@ -151,6 +152,10 @@ class Script:
         self._shifts = shifts.to(device)
         self._wrong = wrong.to(device)  # where drafts are wrong, as 1
         self._prompts = [self.prompt(index) for index in range(len(scenario.requests))]
+
+    def run_on(self, runner: ModelRunner) -> None:
+        """Which runner is given this: the first one loses drafts of who is passed over."""
+        self.keeps_drafts = runner is ModelRunner.V2
 
     def prompt(self, index: int) -> list[int]:
         """The prompt of a request, in its own tokens: but for the beginning that it has in common
