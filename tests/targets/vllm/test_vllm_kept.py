@@ -200,3 +200,8 @@ def test_the_parts_of_the_second_runner_are_told_by_their_names() -> None:
     assert (of["timing.step"], of["timing.last"]) == ("<object>", None)
     assert "states.max_num_reqs" in of and "req_states.max_num_reqs" not in of  # told once
     assert "other.count" not in of
+
+
+def test_what_a_clock_says_is_not_told_by_name_either() -> None:
+    owner = SimpleNamespace(stats={"lookup_delay_seconds": 0.25, "lookups": 2}, wait_seconds=1.0)
+    assert kept._fields(owner) == {"stats": {"lookups": 2}}

@@ -9,7 +9,7 @@ from shlex import quote
 
 import msgspec
 
-from racegate.scenario.spec import Abort, DraftLimit, Scenario
+from racegate.scenario.spec import Abort, Budget, DraftLimit, Scenario
 from racegate.targets.common.cell import EngineCell
 from racegate.targets.common.wire import Fidelity
 from racegate.targets.vllm.wire import (
@@ -61,6 +61,7 @@ _NAMED = {
     "images": ("--images", "images-"),
     "thinking": ("--thinking", "thinking-"),
     "connector": ("--connector", "connector-"),
+    "throttle": ("--throttle", "throttle-"),
 }
 _UNNAMED = re.compile(r"[^\w.]+")  # what no name of a file has
 
@@ -71,7 +72,8 @@ class Cell(EngineCell, frozen=True, kw_only=True, tag="vllm", tag_field="of"):
     drafts: that a request has in a step at most, 0 for no speculation; drafter, draft_mode: what
     proposes them, and how; draft_schedule: how many; scheduling: before or after the last output is
     known; graphs: what is captured; layers, positions: of the model; images: what is made of
-    them; thinking: whether that is bounded; connector: to the host's memory
+    them; thinking: whether that is bounded; connector: to the host's memory; throttle: prefills
+    wait for every so manieth step, 0 if they do not
     arguments: of the release's own EngineArgs, each as NAME=JSON
     """
 
@@ -89,6 +91,7 @@ class Cell(EngineCell, frozen=True, kw_only=True, tag="vllm", tag_field="of"):
     images: ImageMode = ImageMode.POSITIONS
     thinking: ThinkingMode = ThinkingMode.NONE
     connector: ConnectorKind = ConnectorKind.NONE
+    throttle: int = 0
     arguments: tuple[str, ...] = ()
 
     @property
@@ -138,7 +141,7 @@ class Cell(EngineCell, frozen=True, kw_only=True, tag="vllm", tag_field="of"):
                 "large batches have fewer drafts",
             ),
             (self.runner is ModelRunner.V2, _MOVES, "runner V2 leaves requests in their rows"),
-            (self.layers is LayerMode.ATTENTION, _OF_STATES, "there are no recurrent layers"),
+            (self.layers is not LayerMode.HYBRID, _OF_STATES, "there are no recurrent layers"),
             (self.scheduling is SchedulingMode.SYNC, _OVERLAPS, "no two steps are in flight"),
         )
         expected = msgspec.structs.asdict(scenario.expect)
@@ -163,6 +166,9 @@ class Cell(EngineCell, frozen=True, kw_only=True, tag="vllm", tag_field="of"):
         expect, free = scenario.expect, scenario.free_blocks
         if (expect.saves or expect.loads) and self.connector is ConnectorKind.NONE:
             return "it needs a tier in the host's memory: --connector simple"
+        if expect.loads and (self.connector is ConnectorKind.FAILING) != bool(expect.lost_loads):
+            kind = "failing" if expect.lost_loads else "simple"
+            return f"its loads fail, or have to end: --connector {kind}"
         if self.connector is not ConnectorKind.NONE and self.mode is StateMode.NONE:
             return "a connector needs cached prefixes: --cache-mode align"
         if self.connector is not ConnectorKind.NONE and self.graphs is not CaptureMode.NONE:
@@ -189,7 +195,7 @@ class Cell(EngineCell, frozen=True, kw_only=True, tag="vllm", tag_field="of"):
             return "what happens in it is timed by drafts, and there are none"
         if (expect.graph_replays or expect.padded_rows) and self.graphs is CaptureMode.NONE:
             return "it needs captured graphs: --graphs full"
-        if free is not None and self.layers is LayerMode.ATTENTION:
+        if free is not None and self.layers is not LayerMode.HYBRID:
             return "its pool is counted for recurrent layers"
         if free is not None and expect.preemptions:
             needed = sum(request.arrive <= 1 for request in scenario.requests) * self._first_blocks
@@ -227,10 +233,12 @@ def repeats(scenario: Scenario) -> bool:
 
 def cannot_run(scenario: Scenario) -> str:
     """Why a scenario cannot be run on vLLM here; empty if it can."""
-    known = Abort | DraftLimit
+    known = Abort | Budget | DraftLimit
     kinds = {type(event).__name__ for event in scenario.events if not isinstance(event, known)}
     if kinds:
         return f"it needs {', '.join(sorted(kinds)).lower()}"
+    if any(isinstance(event, Budget) and not event.tokens for event in scenario.events):
+        return "a step of it may schedule nothing, and would come again"
     if len(scenario.requests) > REQUESTS_MAX:
         return f"it has more than {REQUESTS_MAX} requests"
     for request in scenario.requests:

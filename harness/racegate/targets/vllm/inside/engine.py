@@ -19,10 +19,11 @@ from racegate.targets.common.wire import KEPT, Fidelity, Observed
 from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.inside import plants, standins
 from racegate.targets.vllm.inside.conditions import (
+    StepLimits,
     leave_blocks,
-    limit_drafts,
     params_of,
     penalties_of,
+    throttle_prefills,
     use_grammars,
     watch_conditions,
     watch_penalties,
@@ -42,9 +43,10 @@ from racegate.targets.vllm.inside.scripted.model import VOCAB, WIDTH, Script, co
 from racegate.targets.vllm.inside.scripted.scripts import fit_release, script_of
 from racegate.targets.vllm.inside.scripted.speculation import LAYERS_HEARD, OWN_MODELS, asked_drafts
 from racegate.targets.vllm.inside.scripted.thinking import asked_budgets
-from racegate.targets.vllm.inside.tiers.connectors import transfer_config, watch_transfers
+from racegate.targets.vllm.inside.tiers import connectors
 from racegate.targets.vllm.inside.tiers.pages import TaggedPages, pages_of
 from racegate.targets.vllm.inside.truth.compare import Truth
+from racegate.targets.vllm.inside.truth.values import judged_by
 from racegate.targets.vllm.inside.watch import (
     RunnerWatch,
     name_of,
@@ -110,7 +112,7 @@ def start(folder: Path, asked: Cell) -> Any:
         "kernel_config": standins.plain_kernels(),
         "mm_processor_cache_gb": 0,
         **asked_budgets(asked.thinking),
-        "kv_transfer_config": transfer_config(asked.connector),
+        "kv_transfer_config": connectors.transfer_config(asked.connector),
     }
     given = {k: v for k, v in arguments.items() if k in known and v is not None}
     own = standins.own_arguments(asked.arguments, known)
@@ -178,6 +180,8 @@ class Driver:
         self._script: Script | None = None
         self._spoils = ""  # names of tensors that are made wrong in a run
         self._prompts: dict[str, int] = {}
+        self._identities: dict[str, str] = {}  # by the names of requests
+        self._limits = StepLimits(scheduler)
         session.listener.name_buffers(named_buffers(self.runner, plants.PACKAGE))
         self._computed: Computed | None = None
         self._rows = self._rows_of_batch()
@@ -260,8 +264,8 @@ class Driver:
             scheduled.racegate_step = watch.step
             self._note_kept(scheduled)
             watch_choice(watch, self._core.scheduler, scheduled)
-            watch_conditions(watch, scheduled, self._prompts)
-            watch_transfers(watch, scheduled)
+            watch_conditions(watch, self._core.scheduler, scheduled, self._prompts)
+            connectors.watch_transfers(watch, scheduled)
             if watch.plant is not None and watch.step == plants.STEP:
                 plants.plant(self._session.session, runner, scheduled, watch.plant)
             if self._spoils and watch.step == plants.STEP:
@@ -280,9 +284,12 @@ class Driver:
             watch_drafting(watch, runner, rows)
         watch_scheduler(watch, self._core.scheduler)
         watch_outputs(watch, self._core.scheduler)
+        cut = lambda name: self.script.cut(name, 0)  # noqa: E731
+        connectors.fail_loads(watch, self._core.scheduler, self._asked.connector, cut)
         watch_zeroing(watch)
         watch_penalties(watch)
         use_grammars(self._core, watch)
+        throttle_prefills(self._core, self._asked.throttle)
         if hasattr(runner, "input_batch"):
             watch_rows(watch, type(runner.input_batch))
 
@@ -310,7 +317,7 @@ class Driver:
     def truth(self) -> Truth:
         """All that was observed, beside what is true of it."""
         truth = Truth(self.script, self.groups, penalties_of, self._asked.scheduling)
-        truth.read(self.watch.inner)
+        truth.read(judged_by(self.watch.inner, self._asked.drafter))
         return truth
 
     def counters(self) -> dict[str, int]:
@@ -333,6 +340,7 @@ class Driver:
         """
         self._spoils = spoils
         self._script = self._script_of(scenario, plain or {}, lies=plant is Observed.TOKENS)
+        self._script.run_on(self._asked.runner)
         has_grammars = any(one.grammar_modulus for one in scenario.requests)
         drawn = frozenset(r.name for r in scenario.requests if self.script.draws(r.name))
         shifted = frozenset(r.name for r in scenario.requests if r.images)
@@ -356,7 +364,7 @@ class Driver:
                 continue
             if (plant is not None or spoils) and watch.step > plants.STEP:
                 break
-            limit_drafts(self._core.scheduler, scenario, watch.step + 1, is_plain=is_plain)
+            self._limits.set(scenario, watch.step + 1, is_plain=is_plain)
             for output in engine.step():
                 delivered[name_of(output.request_id)] = tuple(output.outputs[0].token_ids)
             for event in [event for event in aborts if event.step < watch.step]:
@@ -391,9 +399,13 @@ class Driver:
             self._engine.add_request(request.name, prompt, params)
         except ValueError as error:
             raise NotTaken(f"this release does not take request {request.name}: {error}") from error
+        self._identities |= {name_of(one): one for one in self._core.scheduler.requests}
 
     def _abort(self, name: str, delivered: dict[str, tuple[int, ...]]) -> None:
-        """The client gives up; what it got until then has to be the beginning of plain decoding."""
+        """The client gives up, maybe too late; what it got has to be how plain decoding begins."""
         if self.script.cut(name, len(delivered[name])):
             self._engine.abort_request([name])
             self.watch.counters["aborts_in_flight"] += 1
+        elif name in self._identities:
+            self._core.abort_requests([self._identities[name]])
+            self.watch.counters["late_aborts"] += 1

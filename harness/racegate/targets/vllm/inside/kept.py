@@ -31,7 +31,7 @@ _RECORDS = 3  # records in records of what is handed over; what is kept has conf
 _OWN = ("vllm.v1.worker.", "vllm.v1.spec_decode.")  # modules of classes
 _LONG = 48  # values of a list that is told by its end and a checksum
 _SHOWN = 4
-_CLOCKS = ("time", "timestamp")  # endings of fields that no two runs have in common
+_CLOCKS = ("time", "timestamp", "_seconds")  # endings of fields that no two runs have in common
 _NOTHING = object()  # of a value that says nothing: an object of another library, bytes of a hash
 _SOMETHING = "<object>"  # in its place, where it says something that there is one
 _AS_IT_IS = frozenset({bool, int, type(None)})
@@ -285,7 +285,7 @@ def _plain(value: Any, records: int = 0) -> Any:
     if isinstance(value, torch.Generator):
         return value.initial_seed()
     if isinstance(value, dict):
-        entries = value.items()
+        entries = [(key, one) for key, one in value.items() if _is_told(str(key))]
         return {str(_inside(key, records)): _inside(one, records) for key, one in entries}
     if isinstance(value, set | frozenset):
         return sorted(map(partial(_inside, records=records), value), key=repr)

@@ -12,6 +12,7 @@ from racegate.targets.vllm.inside.scripted.images import take_images
 from racegate.targets.vllm.inside.scripted.model import Script
 from racegate.targets.vllm.inside.scripted.ngrams import NgramScript
 from racegate.targets.vllm.inside.scripted.speculation import draft_pass_by_pass
+from racegate.targets.vllm.inside.scripted.windows import give_windows
 from racegate.targets.vllm.wire import CaptureMode, ImageMode, ProposerKind
 
 
@@ -21,6 +22,7 @@ def fit_release(asked: Cell) -> None:
         draft_pass_by_pass()
     if asked.images is ImageMode.ENCODED:
         take_images(asked.drafter)
+    give_windows(asked.layers)
 
 
 def script_of(
@@ -47,4 +49,5 @@ def script_of(
         device=device,
         draft_mode=asked.draft_mode,
         positions=asked.positions,
+        ahead=1 if asked.drafter is ProposerKind.MODEL else 2,
     )

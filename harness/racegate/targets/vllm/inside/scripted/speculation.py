@@ -24,6 +24,7 @@ _METHODS = {
     ProposerKind.NGRAM: "ngram_gpu",
     ProposerKind.EAGLE: "eagle",
     ProposerKind.EAGLE3: "eagle3",
+    ProposerKind.MODEL: "draft_model",
 }
 OWN_MODELS = frozenset({ProposerKind.EAGLE, ProposerKind.EAGLE3})
 LAYERS_HEARD = 3  # whose hidden states a drafter of EAGLE-3 is given
@@ -43,7 +44,7 @@ def asked_drafts(asked: Cell, folder: Path) -> dict[str, Any]:
         "num_speculative_tokens": asked.drafts,
         "attention_backend": "TRITON_ATTN",
     }
-    if asked.drafter in OWN_MODELS:
+    if asked.drafter in OWN_MODELS or asked.drafter is ProposerKind.MODEL:
         (folder / DRAFTER).mkdir()
         files = drafter_config()
         if asked.drafter is ProposerKind.EAGLE3:
