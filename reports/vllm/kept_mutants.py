@@ -28,31 +28,47 @@ ALIKE = "the same value in every scenario"  # as the release's own expression ha
 NOTES = {
     ("v1", 2): """Observations were chosen by the survivors of seed 0 before this sample was
 drawn. **As drawn it was 60 of 85 (70.6 %)**: the rest came from reading these survivors, by other
-settings that they name, and by scenarios and observations for the mistakes that they stand for.""",
+settings that they name, and by scenarios and observations for the mistakes that they stand for.
+Later ones were judged again, each in the one or two scenarios that are for it (`--scenarios` with
+a folder of these), in settings that stand for what they lack (`--drafter model`, `--throttle 3`,
+`--layers windows`, `--connector failing` and others, above); entries of `equivalent.toml` may hold
+for one runner alone.""",
     ("v2", 3): """Observations were chosen by the survivors of seed 0 and by those of
 runner V1 before this sample was drawn. **As drawn it was 69 of 116 (59.5 %)**: the rest came from
 reading these survivors, by other settings that they name (in a few scenarios each; `--also` takes
 all), and by scenarios and observations for the mistakes that they stand for (`full_batch`,
 `four_tokens_beside_none`, `as_long_as_the_model`,
-`last_chunk_of_one_token`; lengths of layers' metadata; what pads a graph).""",
-    ("v2", 4): """**As drawn**, and no score yet: few mutants, and judged in twelve of the
+`last_chunk_of_one_token`; lengths of layers' metadata; what pads a graph).
+Later ones were judged again, each in the one or two scenarios that are for it (`--scenarios` with
+a folder of these), in settings that stand for what they lack (`--drafter model`, `--throttle 3`,
+`--layers windows`, `--connector failing` and others, above); entries of `equivalent.toml` may hold
+for one runner alone.""",
+    ("v2", 4): """**As drawn it was 4 of 10 (40.0 %)**: few mutants, and judged in twelve of the
 scenarios alone (`--scenarios` with a folder of these), since the machine was busy:
 `abort_in_flight`, `budget_used_up`, `chunk_in_moved_row`, `finish_and_condense`,
 `four_tokens_beside_none`, `full_batch`, `penalties_and_seeds`, `preemption_for_blocks`,
-`rows_change_hands`, `sampled_without_drafts`, `step_without_drafts`, `structured_output`. Nothing
-was mended behind it.""",
+`rows_change_hands`, `sampled_without_drafts`, `step_without_drafts`, `structured_output`. The rest
+came from reading the survivors: `given_up_late`, `--layers windows`, and a connector.""",
     ("v2", 5): """**As drawn it was 28 of 40 (70.0 %)**, and 29 with the first of three settings
 that were chosen before (`--graphs full --engine-arg prefill_schedule_interval=3 --engine-arg
 long_prefill_token_threshold=24`; the others, `--cache-mode align --connector simple` and
 `--drafts 0 --positions mrope`, were not finished). It was judged in the twelve scenarios that give
 each expression another value which any of them gives it, and run each line that any runs. The rest
 came from reading the survivors: sizes of metadata, verification in chunks, scenarios that run
-without drafts too; each was judged again in the scenario that is for it.""",
+without drafts too; each was judged again in the scenario that is for it.
+Later ones were judged again, each in the one or two scenarios that are for it (`--scenarios` with
+a folder of these), in settings that stand for what they lack (`--drafter model`, `--throttle 3`,
+`--layers windows`, `--connector failing` and others, above); entries of `equivalent.toml` may hold
+for one runner alone.""",
     ("v1", 6): """**As drawn it was 46 of 65 (70.8 %)** in one setting, and 51 with two of three
 others, in the scenarios of seed 5
 of runner V2 and `chunk_in_moved_row` and `sampled_row_moves`. The three were chosen before:
 `--drafts 0 --engine-arg prefill_schedule_interval=3 --engine-arg long_prefill_token_threshold=24`,
-`--cache-mode align --connector simple`, `--graphs full` (this one was not run).""",
+`--cache-mode align --connector simple`, `--graphs full` (this one was not run).
+Later ones were judged again, each in the one or two scenarios that are for it (`--scenarios` with
+a folder of these), in settings that stand for what they lack (`--drafter model`, `--throttle 3`,
+`--layers windows`, `--connector failing` and others, above); entries of `equivalent.toml` may hold
+for one runner alone.""",
 }
 AS_DRAWN = """Observations and scenarios were chosen by the survivors of earlier seeds. **These
 are the figures as drawn**: whoever read the survivors has said what would notice them, and mended
@@ -135,17 +151,20 @@ def _lines(path: Path) -> dict[str, JudgedMutant]:
     return {one.key: one for one in found}
 
 
-def _reasons(path: Path) -> dict[Looks, str]:
-    """Of the entries of a file."""
+def reasons(path: Path, runner: str) -> dict[Looks, str]:
+    """Of the entries of a file, but for those that hold for the other runner alone."""
     entries = tomllib.loads(path.read_text())["equivalent"]
     return {
-        (one["file"], one["scope"], one["before"], one["after"]): one["reason"] for one in entries
+        (one["file"], one["scope"], one["before"], one["after"]): one["reason"]
+        for one in entries
+        if one.get("only", runner) == runner
     }
 
 
 def page(found: Sequence[JudgedMutant], given: argparse.Namespace) -> str:
     """The page."""
-    equivalents, missing = (_reasons(HERE / f"{name}.toml") for name in ("equivalent", "missing"))
+    files = (HERE / f"{name}.toml" for name in ("equivalent", "missing"))
+    equivalents, missing = (reasons(file, given.runner) for file in files)
     judged = [one for one in found if one.fate != "unreached" and NO_EDIT not in one.how]
     survived = [one for one in judged if one.fate == "survived"]
     missed = [one for one in survived if one.looks not in equivalents]

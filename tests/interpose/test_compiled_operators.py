@@ -41,6 +41,7 @@ def on(device):
     yield "lazy bits", torch.view_as_real(torch.complex(a, b).conj().resolve_conj()) + a[0, 0].neg()
     yield "an argument of the host", a * torch.tensor(2.0)
     yield "where", torch.where(a > 3, a, 0.0)
+    yield "made of numbers", torch.eye(2, 3, device=device) + torch.linspace(0, 1, 3, device=device)
     yield "it grows", torch.add(a, b, out=torch.empty(0, device=device))
 
 
@@ -65,3 +66,24 @@ def test_both_ways_give_the_values_of_the_host_and_the_same_events(
         assert (outcome.ending, outcome.message) == (Ending.FINISHED, "")
         assert outcome.observations == nothing_held.observations
     assert msgspec.structs.replace(other_way, realised={}) == nothing_held
+
+
+NUMBERS = """
+import sys
+
+import torch
+
+made = torch.arange(2, 9, 3, device="cuda"), torch.eye(2, device="cuda")
+assert [one.tolist() for one in made] == [[2, 5, 8], [[1.0, 0.0], [0.0, 1.0]]]
+assert not {"torch._dynamo", "sympy"} & sys.modules.keys()
+"""
+
+
+@needs_cuda_torch
+def test_what_is_made_of_numbers_does_not_import_the_compiler(
+    device: DeviceServer, tmp_path: Path
+) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(NUMBERS)
+    outcome = device.run(Program((str(script),)), Plan())
+    assert (outcome.ending, outcome.message) == (Ending.FINISHED, "")

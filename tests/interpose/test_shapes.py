@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from functools import cache
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ import torch
 
 from racegate.interpose.kernels import operators
 from racegate.interpose.kernels.binding import Bound
-from racegate.interpose.kernels.later import shapes_of
+from racegate.interpose.kernels.later import shapes_of, size_by_numbers
 from racegate.interpose.kernels.shapes import Shapes
 from racegate.interpose.native import factories
 
@@ -64,6 +66,39 @@ def test_what_was_found_out_is_what_torch_says() -> None:
         assert told(first.of(operator, bound), bound) == expected
         assert told(second.of(operator, bound), bound) == expected
     assert not second.dump(), "nothing had to be found out again"
+
+
+RANGES = [
+    (start, end, step)
+    for start in (-3, 0, 0.5, 7, 2**40)
+    for end in (-4, 0, 1, 0.3, 2**40 + 5, 1e300, float("inf"))
+    for step in (-2, 0, 1, 3, 0.1, 2**39, 1e299)
+]
+SIZED = [
+    ("aten::eye.out", (3,)),
+    ("aten::eye.m_out", (0, 4)),
+    ("aten::eye.m_out", (-1, 4)),
+    ("aten::linspace.out", (0, 1, 5)),
+    ("aten::logspace.out", (0, 1.5, 4, 2.0)),
+    ("aten::randperm.out", (4,)),
+    *(("aten::arange.start_out", numbers) for numbers in RANGES),
+]
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.float32, torch.float64])
+def test_a_size_that_numbers_give_is_what_the_kernel_gives(dtype: torch.dtype) -> None:
+    told_by_numbers = 0
+    for name, args in SIZED:
+        out = torch.empty(0, dtype=dtype)
+        size = size_by_numbers(name, list(args), [out])
+        if size is None or prod(size) > 10_000:
+            continue
+        told_by_numbers += 1
+        with suppress(RuntimeError):  # torch refuses the numbers, and tells it itself
+            describe(name).overload(*args, out=out)
+            assert tuple(out.size()) == size, (name, args)
+    assert told_by_numbers > 20
+    assert size_by_numbers("aten::randperm.out", [4], [torch.empty(0)]) is None
 
 
 def test_another_default_type_is_another_call() -> None:

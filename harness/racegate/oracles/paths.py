@@ -42,6 +42,7 @@ class EdgeGraph:
     def __init__(self, trace: Trace) -> None:
         self._trace = matched(trace)
         self._edges: dict[int, list[tuple[int, str]]] = {}
+        self._named: dict[str, list[tuple[int, OpRecord | HostAccess]]] = {}
         self._build()
 
     def _build(self) -> None:
@@ -49,11 +50,11 @@ class EdgeGraph:
         hosts = self._trace.hosts()
         records: dict[tuple[str, int], int] = {}
         for place, event in enumerate(self._trace.events):
-            if isinstance(event, HostAccess):
+            if isinstance(event, OpRecord | HostAccess):
+                if isinstance(event, OpRecord):
+                    self._add(last.get(hosts[event.lane]), place, "issue by the host")
                 self._follow(last, event.lane, place, self._order_of(event.lane))
-            elif isinstance(event, OpRecord):
-                self._add(last.get(hosts[event.lane]), place, "issue by the host")
-                self._follow(last, event.lane, place, self._order_of(event.lane))
+                self._named.setdefault(event.name, []).append((place, event))
             elif isinstance(event, Recorded):
                 self._add(last.get(event.lane), place, f"record of {event.event}")
                 self._add(last.get(hosts[event.lane]), place, "issue by the host")
@@ -79,19 +80,15 @@ class EdgeGraph:
         """Where an event of another run of the program is in this one: by its name and buffer."""
         return [
             place
-            for place, mine in enumerate(self._trace.events)
-            if isinstance(mine, OpRecord | HostAccess)
-            and mine.name == event.name
-            and any(access.buffer == buffer for access in mine.accesses)
+            for place, mine in self._named.get(event.name, ())
+            if any(access.buffer == buffer for access in mine.accesses)
         ]
 
     def find(self, name: str) -> int:
         """The event of that name: an operation, or the first access of a host action."""
-        for place, event in enumerate(self._trace.events):
-            if isinstance(event, OpRecord | HostAccess) and event.name == name:
-                return place
-        known = {e.name for e in self._trace.events if isinstance(e, OpRecord | HostAccess)}
-        hint = near_it(name, known)
+        if name in self._named:
+            return self._named[name][0][0]
+        hint = near_it(name, set(self._named))
         raise ExplainError(f"no operation or host action {quoted(name)} in this run{hint}")
 
     def name(self, place: int) -> str:
@@ -107,20 +104,29 @@ class EdgeGraph:
             case _:
                 return type(event).__name__
 
+    def is_ordered(self, first: int, second: int) -> bool:
+        """Whether a path of edges leads from one event to another."""
+        return self._came(first, second) is not None
+
     def path(self, first: int, second: int) -> Ordered | None:
         """The shortest path of edges from one event to another."""
+        came = self._came(first, second)
+        if came is None:
+            return None
+        walk = self._walk(came, first, second)
+        return Ordered(first=self.name(first), second=self.name(second), path=walk)
+
+    def _came(self, first: int, second: int) -> dict[int, tuple[int, str]] | None:
+        """From where each event on the way was reached first, if the way leads to the second."""
         came: dict[int, tuple[int, str]] = {}
         queue = deque([first])
         while queue:
             place = queue.popleft()
             if place == second:
-                return Ordered(
-                    first=self.name(first),
-                    second=self.name(second),
-                    path=self._walk(came, first, second),
-                )
+                return came
             for target, by in self._edges.get(place, ()):
-                if target not in came and target != first:
+                # Edges lead forward: what stands behind the second never leads back to it.
+                if target <= second and target not in came and target != first:
                     came[target] = (place, by)
                     queue.append(target)
         return None

@@ -113,7 +113,8 @@ class TracedReleases(SmallReleases):
 
     def trace(self, scenario: Scenario, plan: Plan, *, sources: SourceOptions) -> ReleaseRun:
         self.traced.append(scenario.name)
-        lines = {"runner.py": (self.lines[scenario.name], 15)} if sources.traces else {}
+        first = self.lines[scenario.name]  # 0: the run does not end in time
+        lines = {"runner.py": (first, 15)} if sources.traces and first else {}
         return ReleaseRun(ending=Ending.FINISHED, lines=lines)
 
 
@@ -162,6 +163,18 @@ def test_only_scenarios_that_run_the_change_are_judged_and_lines_are_kept(
     releases.scenarios.clear()
     assert "runner.py:3" in gate(releases, monkeypatch, "--against", "1.0").output
     assert set(releases.scenarios) == {"runs", "skips"}
+
+
+def test_what_a_run_that_does_not_end_runs_is_not_known_and_not_kept(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    releases = TracedReleases({"runs": 9, "skips": 0})
+    checkout.write_text(RUNNER.replace("LIMIT,", "LIMIT + 1,"))
+    done = gate(releases, monkeypatch, "--against", "1.0")
+    assert done.exit_code == ExitCode.BAD_INPUT and "what scenario skips runs" in done.output
+    releases.lines["skips"] = 14
+    again = gate(releases, monkeypatch, "--against", "1.0")
+    assert again.exit_code == ExitCode.CLEAN and releases.traced == ["runs", "skips", "skips"]
 
 
 def test_a_gate_that_has_nothing_to_judge_says_why(

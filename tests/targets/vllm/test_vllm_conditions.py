@@ -14,22 +14,27 @@ from hypothesis import strategies as st
 from bare_session import engine_session
 from racegate.interpose.outcome import Ending
 from racegate.scenario.expect import Expect
-from racegate.scenario.spec import DraftLimit, Request, Scenario
+from racegate.scenario.spec import Budget, DraftLimit, Request, Scenario
 from racegate.targets.common.judge import unmet_expectations
 from racegate.targets.common.wire import PENALISED, ReleaseRun
 from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.inside.conditions import (
+    NO_PENALTIES,
     SORTS,
+    UNPENALISED,
     ModulusGrammars,
+    StepLimits,
     leave_blocks,
     limit_drafts,
     narrowed_as,
+    penalties_of,
+    throttle_prefills,
     watch_conditions,
     words_of,
 )
 from racegate.targets.vllm.inside.scripted.model import VOCAB, WIDTH, Script
 from racegate.targets.vllm.inside.watch import RunnerWatch
-from racegate.targets.vllm.wire import REQUESTS_MAX, ModelRunner, StateMode
+from racegate.targets.vllm.wire import MODULUS_MAX, REQUESTS_MAX, ModelRunner, StateMode
 
 ONE = Request(name="A", arrive=0, prompt=(1, 2, 3), max_tokens=9)
 SCENARIO = Scenario(name="s", title="t", requests=(ONE,))
@@ -75,6 +80,14 @@ def test_prompts_share_the_tokens_of_an_equal_beginning() -> None:
     assert third[:3] == second[:3] and third[3] != second[3]
 
 
+def test_a_second_turn_begins_with_what_the_first_one_said() -> None:
+    said = tuple((7 * place + 3) % WIDTH for place in range(3, 7))
+    second = msgspec.structs.replace(ONE, name="B", prompt=(*ONE.prompt, *said, 5, 6))
+    script = Script(msgspec.structs.replace(SCENARIO, requests=(ONE, second)), draft_len=3)
+    assert script.prompt(1)[:7] == [*script.prompt(0), *script.plain(0)][:7]
+    assert script.prompt(1)[7:] == [WIDTH + 5, WIDTH + 6]
+
+
 class Pool:
     def __init__(self, free: int) -> None:
         self.free = free
@@ -104,8 +117,68 @@ def test_drafts_are_limited_in_their_step() -> None:
     assert waits.spec_token_ids == [-1]
 
 
+def test_a_step_has_the_tokens_of_its_budget_and_the_next_one_all() -> None:
+    waits = SimpleNamespace(spec_token_ids=[-1, -1])
+    scheduler = SimpleNamespace(max_num_scheduled_tokens=256, requests={"A-0123abcd": waits})
+    events = (Budget(step=5, tokens=4), Budget(step=7, tokens=999))
+    limited = msgspec.structs.replace(SCENARIO, events=events)
+    limits, had = StepLimits(scheduler), []
+    for step in range(4, 8):
+        limits.set(limited, step, is_plain=step == 7)
+        had.append(scheduler.max_num_scheduled_tokens)
+    assert had == [256, 4, 256, 256] and waits.spec_token_ids == []
+    cell = Cell(release="1", runner=ModelRunner.V1, mode=StateMode.NONE)
+    assert cell.cannot_run(limited) == ""
+    nothing = msgspec.structs.replace(SCENARIO, events=(Budget(step=5, tokens=0),))
+    assert "schedule nothing" in cell.cannot_run(nothing)
+
+
+def test_prefills_wait_for_every_so_manieth_step() -> None:
+    core = SimpleNamespace(_should_throttle_prefills=lambda: False)
+    throttle_prefills(core, 0)
+    assert not core._should_throttle_prefills()
+    throttle_prefills(core, 3)
+    waits = [core._should_throttle_prefills() for _ in range(7)]
+    assert waits == [False, True, True, False, True, True, False]
+    with pytest.raises(RuntimeError, match="does not throttle"):
+        throttle_prefills(SimpleNamespace(), 3)
+
+
+def test_nobody_compiles_a_grammar_above_all_tokens() -> None:
+    watch = a_watch()
+    grammars = ModulusGrammars(watch)
+    assert MODULUS_MAX == VOCAB and grammars.compile_grammar("regex", str(MODULUS_MAX))
+    with pytest.raises(ValueError, match="congruent"):
+        grammars.compile_grammar("regex", str(MODULUS_MAX + 1))
+    assert watch.counters["refusals"] == 1
+    refused = msgspec.structs.replace(ONE, name="G", grammar_modulus=MODULUS_MAX + 1)
+    script = Script(msgspec.structs.replace(SCENARIO, requests=(ONE, refused)), draft_len=3)
+    assert len(script.plain(0)) == 9 and script.plain(1) == ()
+
+
+def test_requests_of_large_seeds_have_no_penalties() -> None:
+    warm = msgspec.structs.replace(ONE, temperature=0.05, seed=UNPENALISED)
+    assert penalties_of(warm) == NO_PENALTIES
+    penalised = penalties_of(msgspec.structs.replace(warm, seed=UNPENALISED - 1))
+    assert all(penalised[name] != usual for name, usual in NO_PENALTIES.items())
+
+
+def a_scheduler(*running: str, most: int = 256) -> Any:
+    requests = [SimpleNamespace(request_id=one) for one in running]
+    return SimpleNamespace(max_num_scheduled_tokens=most, running=requests)
+
+
+def test_who_is_left_out_of_a_step_that_is_full_is_counted() -> None:
+    for most, gaps in ((4, 1), (5, 0)):
+        watch = a_watch()
+        watch_conditions(watch, a_scheduler("A", "B", most=most), scheduled(3, {}), {"A": 3})
+        assert watch.counters["gaps"] == gaps
+
+
 def scheduled(computed: int, drafts: dict[str, list[int]], *, hit: int = 0) -> Any:
     return SimpleNamespace(
+        total_num_scheduled_tokens=4,
+        num_scheduled_tokens={"A": 4},
         scheduled_spec_decode_tokens=drafts,
         scheduled_new_reqs=[SimpleNamespace(num_computed_tokens=hit)],
         scheduled_cached_reqs=SimpleNamespace(req_ids=["A"], num_computed_tokens=[computed]),
@@ -114,10 +187,10 @@ def scheduled(computed: int, drafts: dict[str, list[int]], *, hit: int = 0) -> A
 
 def test_steps_without_drafts_and_hits_are_counted() -> None:
     watch = a_watch()
-    watch_conditions(watch, scheduled(2, {}), {"A": 3})  # still in its prefill
-    watch_conditions(watch, scheduled(3, {"A": [-1]}), {"A": 3})
+    watch_conditions(watch, a_scheduler(), scheduled(2, {}), {"A": 3})  # still in its prefill
+    watch_conditions(watch, a_scheduler(), scheduled(3, {"A": [-1]}), {"A": 3})
     assert watch.counters["zero_draft_rows"] == watch.counters["prefix_hits"] == 0
-    watch_conditions(watch, scheduled(3, {}, hit=80), {"A": 3})
+    watch_conditions(watch, a_scheduler(), scheduled(3, {}, hit=80), {"A": 3})
     assert watch.counters["zero_draft_rows"] == watch.counters["prefix_hits"] == 1
 
 

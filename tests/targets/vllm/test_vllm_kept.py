@@ -172,3 +172,8 @@ def test_closed_pages_are_read_without_a_touch() -> None:
 )
 def test_what_cannot_be_read_past_guards_is_read_as_it_is(array: np.ndarray) -> None:
     assert kept._past_guards(array).tolist() == array.tolist()
+
+
+def test_what_a_clock_says_is_not_told_by_name_either() -> None:
+    owner = SimpleNamespace(stats={"lookup_delay_seconds": 0.25, "lookups": 2}, wait_seconds=1.0)
+    assert kept._fields(owner) == {"stats": {"lookups": 2}}

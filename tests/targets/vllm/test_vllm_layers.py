@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
-from racegate.targets.vllm.inside.layers import owned, watch_layers
+from racegate.targets.vllm.inside.layers import owned, told_by, watch_layers
 
 GDN = "vllm.v1.attention.backends.gdn_attn"
 TRITON = "vllm.v1.attention.backends.triton_attn"
@@ -47,10 +48,12 @@ def test_tensors_are_cut_to_what_is_somebodys(monkeypatch: pytest.MonkeyPatch) -
         spec_query_start_loc=torch.tensor([0, 4, 99]),
         has_initial_state=torch.tensor([True, False, True]),
         spec_token_indx=None,
+        num_accepted_tokens=torch.tensor([3, 1, 2]),
     )
     found = owned(made, vars(made))
     kept = {name: tensor.tolist() for name, tensor in found.items()}
-    assert kept == {"spec_query_start_loc": [0, 4], "has_initial_state": [True, False]}
+    states = {"has_initial_state": [True, False], "num_accepted_tokens": [3]}
+    assert kept == {"spec_query_start_loc": [0, 4], **states}
 
 
 @pytest.mark.parametrize(("rows", "seen"), [(["A"], 1), ([], 0)])
@@ -81,3 +84,19 @@ def test_counts_are_told_while_requests_are_served(
         assert known["sizes of seq_lens"] == [2] and known["seq_lens"] == [4, 9]
         assert known["given sizes of far"] == [2, 3] and "given far" not in known
         assert known["given is_last"] is True
+
+
+@dataclass
+class Checkpoint:
+    offsets: list[int]
+    rows: torch.Tensor
+    names: list[list[int]]
+
+
+def test_of_records_in_metadata_numbers_and_sizes_are_told() -> None:
+    watch: Any = Notes()
+    record = Checkpoint(offsets=[0, 80], rows=torch.zeros((2, 3)), names=[[1]])
+    told = told_by(watch, Metadata(checkpoint=record, tables=list(range(65))))
+    assert told["checkpoint.offsets"] == [0, 80]
+    assert told["checkpoint.sizes of rows"] == [2, 3]
+    assert "checkpoint.names" not in told and "tables" not in told

@@ -56,6 +56,15 @@ def test_the_planned_counts_are_accepted(accepts: list[int], prompt: int) -> Non
     assert accepted_counts(script, prompt=prompt, rounds=8) == planned
 
 
+def test_a_drafter_with_positions_of_its_own_says_the_same() -> None:
+    request = Request(name="A", arrive=0, prompt=(1, 2, 3), max_tokens=20, accepts=(2, 4))
+    scenario = Scenario(name="s", title="t", requests=(request,))
+    behind, own = (Script(scenario, draft_len=DRAFT_LEN, ahead=ahead) for ahead in (2, 1))
+    for place in range(3, 12):
+        token = int(own.token_at(0, place) or 0)
+        assert said(own.draft, token, place) == said(behind.draft, token, place - 1)
+
+
 def test_only_drafts_of_sampled_requests_are_drawn_of_two_tokens() -> None:
     requests = tuple(
         Request(name=name, arrive=0, prompt=(1, 2), max_tokens=9, accepts=(2,), temperature=warm)

@@ -21,6 +21,7 @@ from racegate.targets.common.wire import ReleaseRun
 from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.inside.graphs import asked_graphs
 from racegate.targets.vllm.inside.scripted.model import config
+from racegate.targets.vllm.inside.scripted.windows import WINDOW_TOKENS
 from racegate.targets.vllm.inside.standins import own_arguments
 from racegate.targets.vllm.inside.watch import RunnerWatch, watch_scheduler
 from racegate.targets.vllm.inside.watch_steps import watch_draws
@@ -123,6 +124,17 @@ def test_a_cell_says_how_it_is_started_where_that_is_not_usual() -> None:
     assert other.settings == ("v1", "align", "drafts-0", "attention")
     assert other.command[-2:] == ("--drafts 0", "--layers attention")
     assert other.title == "vLLM 1.0 v1 align drafts-0 attention"
+
+
+def test_prefills_that_wait_are_a_setting_and_windows_are_of_attention() -> None:
+    waits = msgspec.structs.replace(cell(layers=LayerMode.WINDOWS), throttle=3)
+    assert waits.settings == ("v1", "align", "windows", "throttle-3")
+    assert waits.command[-2:] == ("--layers windows", "--throttle 3")
+    scenario = load_for("vLLM", SCRIPTS / "preemption_for_blocks.toml")
+    assert "recurrent layers" in waits.cannot_run(scenario)
+    asked = config(LayerMode.WINDOWS)
+    assert asked["rswa_window"] == WINDOW_TOKENS and "rswa_window" not in config()
+    assert asked["layer_types"] == config(LayerMode.ATTENTION)["layer_types"]
 
 
 def test_what_a_runner_never_does_is_not_asked_of_it() -> None:

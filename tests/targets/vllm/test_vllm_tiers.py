@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+from dataclasses import make_dataclass
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -20,6 +22,7 @@ from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.inside.tiers.connectors import (
     HandedJobs,
     HandedWorker,
+    fail_loads,
     watch_transfers,
 )
 from racegate.targets.vllm.inside.tiers.pages import (
@@ -187,6 +190,36 @@ def test_a_pool_that_is_made_for_no_drafts_is_left_out_with_drafts() -> None:
     cell = connected(ConnectorKind.SIMPLE)
     assert "fewer blocks than 3 drafts need" in cell.cannot_run(scenario)
     assert msgspec.structs.replace(cell, drafts=0).cannot_run(scenario) == ""
-    others = [path for path in SCRIPTS.glob("host_*.toml") if path.stem != scenario.name]
+    own = (scenario.name, "host_load_fails")
+    others = [path for path in SCRIPTS.glob("host_*.toml") if path.stem not in own]
     assert len(others) == 5
     assert all(cell.cannot_run(load_for("vLLM", path)) == "" for path in others)
+
+
+def test_loads_that_have_ended_are_told_to_have_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    outputs: Any = ModuleType("vllm.v1.outputs")
+    outputs.KVConnectorOutput = make_dataclass("KVConnectorOutput", ["failed_recving"])
+    monkeypatch.setitem(sys.modules, "vllm.v1.outputs", outputs)
+    heard: list[Any] = []
+    scheduler = SimpleNamespace(update_from_output=lambda scheduled, output: heard.append(output))
+    watch, cut = RunnerWatch(engine_session()), list[str]()
+    fail_loads(watch, scheduler, ConnectorKind.SIMPLE, cut.append)
+    told = SimpleNamespace(finished_recving={"R-0123abcd"}, failed_recving=set())
+    scheduler.update_from_output(None, SimpleNamespace(kv_connector_output=told))
+    assert told.failed_recving == set() and cut == []
+    fail_loads(watch, scheduler, ConnectorKind.FAILING, cut.append)
+    for each in (told, None):
+        scheduler.update_from_output(None, SimpleNamespace(kv_connector_output=each))
+    assert told.failed_recving == {"R-0123abcd"} and cut == ["R-0123abcd"] and len(heard) == 3
+    assert watch.counters["lost_loads"] == 1
+    outputs.KVConnectorOutput = make_dataclass("KVConnectorOutput", ["finished_recving"])
+    with pytest.raises(RuntimeError, match="do not say"):
+        fail_loads(watch, scheduler, ConnectorKind.FAILING, cut.append)
+
+
+def test_loads_that_fail_are_a_connectors() -> None:
+    fails = load_for("vLLM", SCRIPTS / "host_load_fails.toml")
+    ends = load_for("vLLM", SCRIPTS / "host_prefix_hit.toml")
+    failing = connected(ConnectorKind.FAILING)
+    assert failing.cannot_run(fails) == "" and "--connector simple" in failing.cannot_run(ends)
+    assert "--connector failing" in connected(ConnectorKind.SIMPLE).cannot_run(fails)

@@ -16,7 +16,8 @@ from racegate.targets.vllm.inside.scripted.model import Script
 from racegate.targets.vllm.inside.truth.compare import UNTRUE_MAX, Truth
 from racegate.targets.vllm.inside.truth.course import Course, RequestStep
 from racegate.targets.vllm.inside.truth.groups import GroupTable
-from racegate.targets.vllm.wire import DraftMode
+from racegate.targets.vllm.inside.truth.values import judged_by
+from racegate.targets.vllm.wire import DraftMode, ModelRunner, ProposerKind
 
 DRAFTS = 3
 GROUPS = (
@@ -326,3 +327,32 @@ def test_drafts_that_are_drawn_are_verified_as_they_were_drawn() -> None:
         assert [one.what for one in truth.untrue if "counts" in one.what] == []
         assert truth.compared["accepted.counts"] == 1
         assert not [one for one in truth.untrue if one.what.startswith("drafts")]
+
+
+@pytest.mark.parametrize("accepted", [4, 1])
+def test_drafts_of_who_was_passed_over_are_those_of_the_runner(accepted: int) -> None:
+    says = script((4,))
+    says.run_on(ModelRunner.V2 if accepted == 4 else ModelRunner.V1)
+    course = Course(says, most=512)
+    course.step(1, chosen("A", 4, 0, 0, 4))
+    course.step(2, {})
+    row = course.step(3, chosen("A", 4, 3, 4, None))["A"]
+    drafts = [says.draft_at(0, place) if accepted == 4 else 0 for place in range(5, 8)]
+    assert row.accepted == accepted and course.inputs(row)[1:] == drafts
+
+
+def test_passes_of_a_drafter_that_is_given_tokens_alone_have_no_truth() -> None:
+    names = ["attention", "inputs of the model", "attention", "inputs of the drafter", "drafts"]
+    seen: list[Seen] = [(1, name, {}) for name in names] + [(2, "attention", {})]
+    assert list(judged_by(seen, ProposerKind.MTP)) == seen
+    left = [(step, name) for step, name, _ in judged_by(seen, ProposerKind.MODEL)]
+    assert left == [(1, names[0]), (1, names[1]), (2, names[0])]
+
+
+def test_blocks_that_left_a_window_are_in_no_table() -> None:
+    row = RequestStep(request="A", index=0, start=8, tokens=4, drafts=0, known=12, blocks=((0, 6),))
+    full, window = (
+        GroupTable(size=8, is_state=False, moves=False, is_window=w) for w in (False, True)
+    )
+    assert full.table(row, 0) == [0, 6] and window.table(row, 0) == []
+    assert window.slot(row, 0, 11) == 6 * 8 + 3

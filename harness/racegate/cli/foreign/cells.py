@@ -58,6 +58,15 @@ def vllm_cell(
     connector: Annotated[
         ConnectorKind, typer.Option("--connector", help="What keeps blocks in the host's memory.")
     ] = ConnectorKind.NONE,
+    throttle: Annotated[
+        int,
+        typer.Option(
+            "--throttle",
+            min=0,
+            metavar="N",
+            help="Prefills wait for every Nth step, as ranks of data parallelism agree.",
+        ),
+    ] = 0,
     engine_arg: Annotated[
         list[str] | None,
         typer.Option(
@@ -81,6 +90,7 @@ def vllm_cell(
         layers=layers,
         positions=positions,
         connector=connector,
+        throttle=throttle,
         arguments=tuple(engine_arg or ()),
     )
 

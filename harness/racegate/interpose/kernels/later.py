@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import ceil, isfinite
 from typing import Any
 
 import torch
@@ -40,6 +41,11 @@ def grow_outputs(operator: Operator, kwargs: dict[str, Any], bound: Bound) -> bo
     outputs = [kwargs[name] for name in operator.writes_named if name in kwargs]
     if all(t.numel() for value in outputs for t in tensors_in(value) if t.is_cuda):
         return False
+    size = size_by_numbers(operator.name, bound.args, outputs)
+    if size is not None:
+        grown = bool(outputs[0].size() != size)
+        outputs[0].resize_(size)
+        return grown
     meta_kwargs = _to_meta(bound.kwargs, {})
     _caller(operator, bound)(*_to_meta(bound.args, {}), **meta_kwargs)
     has_grown = False
@@ -50,6 +56,37 @@ def grow_outputs(operator: Operator, kwargs: dict[str, Any], bound: Bound) -> bo
                 tensor.resize_(shaped.size())
                 has_grown = True
     return has_grown
+
+
+def size_by_numbers(name: str, args: list[Any], outputs: list[Any]) -> tuple[int, ...] | None:
+    """The size of what is made of numbers alone, as torch's kernels have it; None: to be asked.
+
+    What torch asks is written in Python: its first call in a process imports the compiler.
+    """
+    match name, args:
+        case "aten::eye.out", [int(n)] if n >= 0:
+            return n, n
+        case "aten::eye.m_out", [int(n), int(m)] if n >= 0 and m >= 0:
+            return n, m
+        case (("aten::linspace.out" | "aten::logspace.out"), [_, _, int(steps), *_]) if steps >= 0:
+            return (steps,)
+        case "aten::arange.start_out", [start, end, step]:
+            return _size_of_range(start, end, step, outputs[0].dtype)
+    return None
+
+
+def _size_of_range(start: Any, end: Any, step: Any, dtype: torch.dtype) -> tuple[int] | None:
+    """None: torch refuses it, or counts otherwise."""
+    numbers = (start, end, step)
+    are_whole = all(isinstance(number, int) for number in numbers)
+    if not all(isinstance(number, (int, float)) and isfinite(number) for number in numbers):
+        return None
+    if step == 0 or (end - start) * step < 0 or (dtype == torch.int64 and not are_whole):
+        return None
+    if dtype == torch.int64:
+        return (-((start - end) // step),)
+    count = (float(end) - float(start)) / float(step)
+    return (ceil(count),) if isfinite(count) else None
 
 
 def shapes_of(operator: Operator, bound: Bound) -> Any:

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import msgspec
 
+from racegate.interpose.errors import BadInput
 from racegate.interpose.outcome import Plan
 from racegate.jobs.foreign.bases import content_of
 from racegate.jobs.foreign.releases import OpenedEngine, ReleaseCell, kind_of
@@ -186,11 +187,15 @@ class KnownLines:
         return content_of(self.cell)
 
     def one(self, scenario: Scenario, content: str) -> Lines:
-        """Of one scenario. content: from `content`"""
+        """Of one scenario. content: from `content`. Raises BadInput if its run tells none: it did
+        not end in time, and what it runs is not known.
+        """
         place = self.folder / f"{self._key(content, scenario)}.json"
         if (kept := _read(place)) is not None:
             return kept
         found = _traced(self.opened(), scenario)
+        if not found:
+            raise BadInput(f"what scenario {scenario.name} runs is not known: its run did not end")
         self.folder.mkdir(parents=True, exist_ok=True)
         write_json(place, found)
         return found

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from functools import partial
-from itertools import count
+from itertools import count, product
 
 import msgspec
 
@@ -202,9 +202,11 @@ def make_worker(
     scenarios: Mapping[str, OwnScenario], number: int
 ) -> TaskWorker[MutantTask, MutantResult]:
     """In a worker process; every worker is like the other."""
-    scripts = Scripts(scenarios)
+    scripts, dropped = Scripts(scenarios), Dropped()
     return TaskWorker(
-        lambda task: judge(task.mutation, [scripts.checker(name) for name in task.scenarios])
+        lambda task: judge(
+            task.mutation, [scripts.checker(name) for name in task.scenarios], dropped=dropped
+        )
     )
 
 
@@ -237,18 +239,23 @@ def judge(
 
 
 class Dropped:
-    """What is unordered where an edge is not waited for at all: the same for all its mutants."""
+    """What is unordered where an edge is not waited for at all: the same for all its mutants.
+    Mutants come edge by edge, and what was found for the last one is kept.
+    """
 
     def __init__(self) -> None:
-        self._conflicts: dict[tuple[str, str], list[Conflict]] = {}
+        self._edge = ""
+        self._conflicts: dict[str, list[Conflict]] = {}
 
     def conflicts(self, edge: str, checker: Checker) -> list[Conflict]:
         """In one scenario."""
-        key = (edge, checker.scenario.name)
-        if key not in self._conflicts:
+        if edge != self._edge:
+            self._edge, self._conflicts = edge, {}
+        name = checker.scenario.name
+        if name not in self._conflicts:
             fault = as_fault(Mutation(edge=edge, operator=MutationOperator.DROP))
-            self._conflicts[key] = find_conflicts(checker.execute(fault=fault).trace)
-        return self._conflicts[key]
+            self._conflicts[name] = find_conflicts(checker.execute(fault=fault).trace)
+        return self._conflicts[name]
 
 
 def _as_equivalent(
@@ -264,30 +271,23 @@ def _as_equivalent(
         is_waited |= waits_for(trace, mutation.edge)
         graph = EdgeGraph(trace)
         for conflict in dropped.conflicts(mutation.edge, checker):
-            if not _is_there(graph, conflict):
+            ways = _ways(graph, conflict)
+            if not ways:
                 continue  # of several ranks, the run without the edge may take other steps
-            ordered = _path(graph, conflict)
+            way = next((way for way in ways if graph.is_ordered(*way)), None)
             pairs += 1
-            unordered += ordered is None
-            path = path or _words(ordered)
+            unordered += way is None
+            if way is not None and not path:
+                path = _words(graph.path(*way))
     fate = Fate.SURVIVED if unordered else Fate.EQUIVALENT if is_waited else Fate.IDLE
     return make(fate=fate, runs=len(mutated), pairs=pairs, path=path)
 
 
-def _is_there(graph: EdgeGraph, conflict: Conflict) -> bool:
-    """Whether both of a pair happen in another run of the program."""
-    pair = (conflict.first, conflict.second)
-    return all(graph.places(event, conflict.buffer) for event in pair)
-
-
-def _path(graph: EdgeGraph, conflict: Conflict) -> Ordered | None:
-    """How the pair is ordered in another run of the program, if it is."""
-    for first in graph.places(conflict.first, conflict.buffer):
-        for second in graph.places(conflict.second, conflict.buffer):
-            found = graph.path(first, second)
-            if found is not None:
-                return found
-    return None
+def _ways(graph: EdgeGraph, conflict: Conflict) -> list[tuple[int, int]]:
+    """Where a pair may stand in another run of the program: nowhere if one of it is not there."""
+    firsts = graph.places(conflict.first, conflict.buffer)
+    seconds = graph.places(conflict.second, conflict.buffer)
+    return list(product(firsts, seconds))
 
 
 def _words(ordered: Ordered | None) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from shlex import quote
 
 import msgspec
 
-from racegate.scenario.spec import Abort, DraftLimit, Scenario
+from racegate.scenario.spec import Abort, Budget, DraftLimit, Scenario
 from racegate.targets.common.cell import EngineCell
 from racegate.targets.common.wire import Fidelity
 from racegate.targets.vllm.wire import (
@@ -51,6 +51,7 @@ _NAMED = {
     "layers": ("--layers", ""),
     "positions": ("--positions", ""),
     "connector": ("--connector", "connector-"),
+    "throttle": ("--throttle", "throttle-"),
 }
 _UNNAMED = re.compile(r"[^\w.]+")  # what no name of a file has
 
@@ -60,7 +61,7 @@ class Cell(EngineCell, frozen=True, kw_only=True, tag="vllm", tag_field="of"):
 
     drafts: that a request has in a step at most, 0 for no speculation; drafter, draft_mode: what
     proposes them, and how; graphs: what is captured; layers, positions: of the model; connector: to
-    the host's memory
+    the host's memory; throttle: prefills wait for every so manieth step, 0 if they do not
     arguments: of the release's own EngineArgs, each as NAME=JSON
     """
 
@@ -74,6 +75,7 @@ class Cell(EngineCell, frozen=True, kw_only=True, tag="vllm", tag_field="of"):
     layers: LayerMode = LayerMode.HYBRID
     positions: PositionMode = PositionMode.TEXT
     connector: ConnectorKind = ConnectorKind.NONE
+    throttle: int = 0
     arguments: tuple[str, ...] = ()
 
     @property
@@ -113,7 +115,7 @@ class Cell(EngineCell, frozen=True, kw_only=True, tag="vllm", tag_field="of"):
             (not finds, _OF_DRAFTS, "no text in it repeats"),
             (most <= self.drafts, ("full_accepts",), f"no request accepts {self.drafts} drafts"),
             (self.runner is ModelRunner.V2, _MOVES, "runner V2 leaves requests in their rows"),
-            (self.layers is LayerMode.ATTENTION, _OF_STATES, "there are no recurrent layers"),
+            (self.layers is not LayerMode.HYBRID, _OF_STATES, "there are no recurrent layers"),
         )
         expected = msgspec.structs.asdict(scenario.expect)
         return {
@@ -137,6 +139,9 @@ class Cell(EngineCell, frozen=True, kw_only=True, tag="vllm", tag_field="of"):
         expect, free = scenario.expect, scenario.free_blocks
         if (expect.saves or expect.loads) and self.connector is ConnectorKind.NONE:
             return "it needs a tier in the host's memory: --connector simple"
+        if expect.loads and (self.connector is ConnectorKind.FAILING) != bool(expect.lost_loads):
+            kind = "failing" if expect.lost_loads else "simple"
+            return f"its loads fail, or have to end: --connector {kind}"
         if self.connector is not ConnectorKind.NONE and self.mode is StateMode.NONE:
             return "a connector needs cached prefixes: --cache-mode align"
         if self.connector is not ConnectorKind.NONE and self.graphs is not CaptureMode.NONE:
@@ -158,7 +163,7 @@ class Cell(EngineCell, frozen=True, kw_only=True, tag="vllm", tag_field="of"):
             return "what happens in it is timed by drafts, and there are none"
         if (expect.graph_replays or expect.padded_rows) and self.graphs is CaptureMode.NONE:
             return "it needs captured graphs: --graphs full"
-        if free is not None and self.layers is LayerMode.ATTENTION:
+        if free is not None and self.layers is not LayerMode.HYBRID:
             return "its pool is counted for recurrent layers"
         if free is not None and expect.preemptions:
             needed = sum(request.arrive <= 1 for request in scenario.requests) * self._first_blocks
@@ -196,10 +201,12 @@ def repeats(scenario: Scenario) -> bool:
 
 def cannot_run(scenario: Scenario) -> str:
     """Why a scenario cannot be run on vLLM here; empty if it can."""
-    known = Abort | DraftLimit
+    known = Abort | Budget | DraftLimit
     kinds = {type(event).__name__ for event in scenario.events if not isinstance(event, known)}
     if kinds:
         return f"it needs {', '.join(sorted(kinds)).lower()}"
+    if any(isinstance(event, Budget) and not event.tokens for event in scenario.events):
+        return "a step of it may schedule nothing, and would come again"
     if len(scenario.requests) > REQUESTS_MAX:
         return f"it has more than {REQUESTS_MAX} requests"
     for request in scenario.requests:

@@ -9,6 +9,7 @@ from enum import StrEnum
 REQUESTS_MAX = 30  # as many as the scripted model has tokens for
 TOKENS_MAX = 512  # of one request
 STEPS = (7, 57)  # from one token of the scripted model to the next, upwards or downwards
+MODULUS_MAX = 2048  # of a grammar that is compiled: no more than there are tokens
 DRAFTS_USUAL = 3  # of a request in a step
 NGRAM_MIN, NGRAM_MAX = 2, 4  # tokens that are looked up
 TEMPERATURE_MAX = 0.1  # up to which the scripted token is certain, penalties and all
@@ -22,21 +23,25 @@ class ModelRunner(StrEnum):
 
 
 class LayerMode(StrEnum):
-    """Which layers the model has. HYBRID: recurrent ones beside attention"""
+    """Which layers the model has. HYBRID: recurrent ones beside attention; WINDOWS: attention, of
+    which one layer looks back over a window, and the others over the prompt and a window
+    """
 
     HYBRID = "hybrid"
     ATTENTION = "attention"
+    WINDOWS = "windows"
 
 
 class ProposerKind(StrEnum):
     """What proposes drafts. MTP: layers of the model's own; NGRAM: what followed the last tokens
     before, which is looked up on the device; EAGLE: a model of its own, given the hidden states of
-    the other
+    the other; MODEL: one that is given tokens alone, and has slots of its own in a step's budget
     """
 
     MTP = "mtp"
     NGRAM = "ngram"
     EAGLE = "eagle"
+    MODEL = "model"
 
 
 class DraftMode(StrEnum):
@@ -63,11 +68,13 @@ class CaptureMode(StrEnum):
 class ConnectorKind(StrEnum):
     """What keeps blocks in the host's memory. SIMPLE: SimpleCPUOffloadConnector, by batches of
     copies from a thread of its own; OFFLOADING: OffloadingConnector, by the engine's own operators
+    FAILING: as SIMPLE, but each load is told to have failed, and its request ends with an error
     """
 
     NONE = "none"
     SIMPLE = "simple"
     OFFLOADING = "offloading"
+    FAILING = "failing"
 
 
 class PositionMode(StrEnum):

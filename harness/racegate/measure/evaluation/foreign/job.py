@@ -59,7 +59,8 @@ def mutate_release(
     date, ServerLost if the engine is.
     """
     every = _mutants(cell, asked.files)
-    equivalents, missing = load_equivalents(asked.equivalent), load_equivalents(asked.missing)
+    equivalents = load_equivalents(asked.equivalent, cell.settings)
+    missing = load_equivalents(asked.missing)
     equivalents.check(every)
     named = enumerate(scenarios, 1)
     release.record(scenarios, lambda name: on_done(next(named)[0], len(scenarios), name))
@@ -116,7 +117,7 @@ def judged_elsewhere(
     Raises as that does, and EquivalentError if one that changes nothing is noticed here.
     """
     every = {one.key: one for one in _mutants(cell, asked.files)}
-    equivalents = load_equivalents(asked.equivalent)
+    equivalents = load_equivalents(asked.equivalent, cell.settings)
     named = enumerate(scenarios, 1)
     release.record(scenarios, lambda name: on_done(next(named)[0], len(scenarios), name))
     reach = _reach_of(release, asked.files)

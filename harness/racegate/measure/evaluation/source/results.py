@@ -160,7 +160,7 @@ def fate_result(
 
 class EquivalentEntry(StrictStruct, frozen=True):
     """A mutant that is known to change nothing that matters. before, after: its lines; nth: as of
-    the mutant
+    the mutant; only: the setting of a release in which it does not (`v1`), if it may in others
     """
 
     file: str
@@ -169,6 +169,7 @@ class EquivalentEntry(StrictStruct, frozen=True):
     after: str
     reason: str
     nth: int = 0
+    only: str = ""
 
 
 class EquivalentFile(StrictStruct, frozen=True):
@@ -232,8 +233,10 @@ def _looks(mutant: SourceMutant) -> tuple[str, str, str, str, int]:
     return (mutant.file, mutant.edit.scope, mutant.before, mutant.after, mutant.nth)
 
 
-def load_equivalents(path: Path | None) -> EquivalentTable:
-    """Reads a file strictly; there are none without one. Raises EquivalentError."""
+def load_equivalents(path: Path | None, settings: Sequence[str] = ()) -> EquivalentTable:
+    """Reads a file strictly; there are none without one. settings: of a release, for entries that
+    hold in one alone. Raises EquivalentError.
+    """
     if path is None:
         return EquivalentTable((), path=Path())
     try:
@@ -241,7 +244,8 @@ def load_equivalents(path: Path | None) -> EquivalentTable:
         file = msgspec.convert(content, EquivalentFile)
     except (ReadError, msgspec.ValidationError) as error:
         raise EquivalentError(f"{path}: {error}") from error
-    return EquivalentTable(file.equivalent, path=path)
+    entries = (one for one in file.equivalent if not one.only or one.only in settings)
+    return EquivalentTable(entries, path=path)
 
 
 class SourceScore(StrictStruct, frozen=True):

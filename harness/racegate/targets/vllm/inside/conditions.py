@@ -6,14 +6,16 @@ from __future__ import annotations
 
 from contextlib import suppress
 from importlib import import_module
+from itertools import count
 from typing import Any
 
 import torch
 
-from racegate.scenario.spec import DraftLimit, Request, Scenario
+from racegate.scenario.spec import Budget, DraftLimit, Request, Scenario
 from racegate.targets.common.wire import PENALISED
 from racegate.targets.vllm.inside.scripted.model import VOCAB
 from racegate.targets.vllm.inside.watch import RunnerWatch, name_of
+from racegate.targets.vllm.wire import MODULUS_MAX
 
 _NAMED = "logprob_token_ids"  # whose log probabilities a request asks for
 SORTS = 4  # of requests that are sampled, by their seeds: what follows its row is another's there
@@ -24,6 +26,8 @@ _PENALISING = (
     ("vllm.v1.worker.gpu.sample.penalties", "apply_penalties"),
 )
 _BITS = 32  # tokens of one word of a mask
+NO_PENALTIES = {"presence_penalty": 0.0, "frequency_penalty": 0.0, "repetition_penalty": 1.0}
+UNPENALISED = 100  # seeds from which on a request has no penalties: nothing else follows its row
 
 
 def params_of(request: Request, own: range, *, is_drafted: bool) -> Any:
@@ -97,7 +101,7 @@ def _other(own: range) -> int:
 
 def penalties_of(request: Request) -> dict[str, float]:
     """Of a request that is sampled."""
-    return sampled_as(request.seed % SORTS)
+    return NO_PENALTIES if request.seed >= UNPENALISED else sampled_as(request.seed % SORTS)
 
 
 def sampled_as(sort: int) -> dict[str, float]:
@@ -121,6 +125,23 @@ def leave_blocks(scheduler: Any, scenario: Scenario) -> None:
         pool.get_new_blocks(max(0, pool.get_num_free_blocks() - scenario.free_blocks))
 
 
+class StepLimits:
+    """What a scenario leaves the scheduler in a step: tokens, and drafts of requests."""
+
+    def __init__(self, scheduler: Any) -> None:
+        self._scheduler = scheduler
+        self._tokens_most: int = scheduler.max_num_scheduled_tokens
+
+    def set(self, scenario: Scenario, step: int, *, is_plain: bool) -> None:
+        """For this step. is_plain: it never finds drafts"""
+        events = (event for event in scenario.events if isinstance(event, Budget))
+        tokens = {event.step: event.tokens for event in events}
+        most = min(self._tokens_most, tokens.get(step, self._tokens_most))
+        scheduler: Any = self._scheduler
+        scheduler.max_num_scheduled_tokens = most
+        limit_drafts(scheduler, scenario, step, is_plain=is_plain)
+
+
 def limit_drafts(scheduler: Any, scenario: Scenario, step: int, *, is_plain: bool) -> None:
     """In this step the scheduler finds fewer drafts, as if the drafter had found none.
 
@@ -137,9 +158,26 @@ def limit_drafts(scheduler: Any, scenario: Scenario, step: int, *, is_plain: boo
             request.spec_token_ids = list(request.spec_token_ids)[:drafts]
 
 
-def watch_conditions(watch: RunnerWatch, scheduled: Any, prompts: dict[str, int]) -> None:
+def throttle_prefills(core: Any, interval: int) -> None:
+    """As an engine of several ranks of data parallelism: only every so manieth call of its step
+    admits prefills; all do if it is 0. Raises RuntimeError if the release has nothing of the kind.
+    """
+    if not interval:
+        return
+    if not hasattr(core, "_should_throttle_prefills"):
+        raise RuntimeError("this release does not throttle prefills")
+    calls = count()
+    core._should_throttle_prefills = lambda: next(calls) % interval != 0
+
+
+def watch_conditions(
+    watch: RunnerWatch, scheduler: Any, scheduled: Any, prompts: dict[str, int]
+) -> None:
     """Counts, as a step begins, what it exercises. prompts: lengths by request"""
     counters, drafts = watch.counters, scheduled.scheduled_spec_decode_tokens
+    if scheduled.total_num_scheduled_tokens == scheduler.max_num_scheduled_tokens:
+        running = [request.request_id for request in scheduler.running]
+        counters["gaps"] += sum(one not in scheduled.num_scheduled_tokens for one in running)
     new = scheduled.scheduled_new_reqs
     counters["prefix_hits"] += sum(request.num_computed_tokens > 0 for request in new)
     cached = scheduled.scheduled_cached_reqs
@@ -223,7 +261,10 @@ class ModulusGrammars:
     def compile_grammar(
         self, request_type: object, grammar_spec: str, *args: Any, **kwargs: Any
     ) -> ModulusGrammar:
-        """grammar_spec: the modulus"""
+        """grammar_spec: the modulus. Raises ValueError for one above all tokens"""
+        if int(grammar_spec) > MODULUS_MAX:
+            self._watch.counters["refusals"] += 1
+            raise ValueError(f"no two tokens are congruent modulo {grammar_spec}")
         return ModulusGrammar(self._watch, int(grammar_spec))
 
     def allocate_token_bitmask(self, max_num_seqs: int) -> Any:

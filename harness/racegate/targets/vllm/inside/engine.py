@@ -19,10 +19,11 @@ from racegate.targets.common.wire import KEPT, Fidelity, Observed
 from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.inside import plants, standins
 from racegate.targets.vllm.inside.conditions import (
+    StepLimits,
     leave_blocks,
-    limit_drafts,
     params_of,
     penalties_of,
+    throttle_prefills,
     use_grammars,
     watch_conditions,
     watch_penalties,
@@ -33,17 +34,14 @@ from racegate.targets.vllm.inside.kept import watch_kept, watch_outputs
 from racegate.targets.vllm.inside.layers import watch_layers
 from racegate.targets.vllm.inside.sampling import watch_sampling
 from racegate.targets.vllm.inside.scripted.computed import Computed, Known, give_weights
-from racegate.targets.vllm.inside.scripted.model import (
-    VOCAB,
-    WIDTH,
-    Script,
-    config,
-)
+from racegate.targets.vllm.inside.scripted.model import VOCAB, WIDTH, Script, config
 from racegate.targets.vllm.inside.scripted.ngrams import NgramScript
 from racegate.targets.vllm.inside.scripted.speculation import asked_drafts
-from racegate.targets.vllm.inside.tiers.connectors import transfer_config, watch_transfers
+from racegate.targets.vllm.inside.scripted.windows import give_windows
+from racegate.targets.vllm.inside.tiers import connectors
 from racegate.targets.vllm.inside.tiers.pages import TaggedPages, pages_of
 from racegate.targets.vllm.inside.truth.compare import Truth
+from racegate.targets.vllm.inside.truth.values import judged_by
 from racegate.targets.vllm.inside.watch import (
     RunnerWatch,
     name_of,
@@ -83,6 +81,7 @@ def start(folder: Path, asked: Cell) -> Any:
     from vllm.engine.arg_utils import EngineArgs
     from vllm.v1.engine.llm_engine import LLMEngine
 
+    give_windows(asked.layers)
     (folder / "config.json").write_text(json.dumps(config(asked.layers, asked.positions)))
     known = inspect.signature(EngineArgs.__init__).parameters
     arguments: dict[str, Any] = {
@@ -104,7 +103,7 @@ def start(folder: Path, asked: Cell) -> Any:
         "gdn_prefill_backend": "triton",
         "compilation_config": {"custom_ops": ["none"], **asked_graphs(asked.graphs)},
         "kernel_config": standins.plain_kernels(),
-        "kv_transfer_config": transfer_config(asked.connector),
+        "kv_transfer_config": connectors.transfer_config(asked.connector),
     }
     given = {k: v for k, v in arguments.items() if k in known and v is not None}
     own = standins.own_arguments(asked.arguments, known)
@@ -170,6 +169,8 @@ class Driver:
         self._script: Script | None = None
         self._spoils = ""  # names of tensors that are made wrong in a run
         self._prompts: dict[str, int] = {}
+        self._identities: dict[str, str] = {}  # by the names of requests
+        self._limits = StepLimits(scheduler)
         session.listener.name_buffers(named_buffers(self.runner, plants.PACKAGE))
         self._computed: Computed | None = None
         self._rows = self._rows_of_batch()
@@ -241,8 +242,8 @@ class Driver:
             scheduled.racegate_step = watch.step
             self._note_kept(scheduled)
             watch_choice(watch, self._core.scheduler, scheduled)
-            watch_conditions(watch, scheduled, self._prompts)
-            watch_transfers(watch, scheduled)
+            watch_conditions(watch, self._core.scheduler, scheduled, self._prompts)
+            connectors.watch_transfers(watch, scheduled)
             if watch.plant is not None and watch.step == plants.STEP:
                 plants.plant(self._session.session, runner, scheduled, watch.plant)
             if self._spoils and watch.step == plants.STEP:
@@ -261,9 +262,12 @@ class Driver:
             watch_drafting(watch, runner, rows)
         watch_scheduler(watch, self._core.scheduler)
         watch_outputs(watch, self._core.scheduler)
+        cut = lambda one: self.script.cut(name_of(one), 0)  # noqa: E731
+        connectors.fail_loads(watch, self._core.scheduler, self._asked.connector, cut)
         watch_zeroing(watch)
         watch_penalties(watch)
         use_grammars(self._core, watch)
+        throttle_prefills(self._core, self._asked.throttle)
         if hasattr(runner, "input_batch"):
             watch_rows(watch, type(runner.input_batch))
 
@@ -291,7 +295,7 @@ class Driver:
     def truth(self) -> Truth:
         """All that was observed, beside what is true of it."""
         truth = Truth(self.script, self.groups, penalties_of)
-        truth.read(self.watch.inner)
+        truth.read(judged_by(self.watch.inner, self._asked.drafter))
         return truth
 
     def counters(self) -> dict[str, int]:
@@ -314,6 +318,7 @@ class Driver:
         """
         self._spoils = spoils
         self._script = self._script_of(scenario, plain or {}, lies=plant is Observed.TOKENS)
+        self._script.run_on(self._asked.runner)
         has_grammars = any(one.grammar_modulus for one in scenario.requests)
         drawn = frozenset(r.name for r in scenario.requests if self.script.draws(r.name))
         shifted = frozenset(r.name for r in scenario.requests if r.images)
@@ -337,7 +342,7 @@ class Driver:
                 continue
             if (plant is not None or spoils) and watch.step > plants.STEP:
                 break
-            limit_drafts(self._core.scheduler, scenario, watch.step + 1, is_plain=is_plain)
+            self._limits.set(scenario, watch.step + 1, is_plain=is_plain)
             for output in engine.step():
                 delivered[name_of(output.request_id)] = tuple(output.outputs[0].token_ids)
             for event in [event for event in aborts if event.step < watch.step]:
@@ -362,6 +367,7 @@ class Driver:
                 lies=lies,
                 device=device,
                 draft_mode=asked.draft_mode,
+                ahead=1 if asked.drafter is ProposerKind.MODEL else 2,
             )
         self._computed.begin(lies=lies)
         return Known(scenario, plain, draft_len=self._draft_len, device=device)
@@ -379,9 +385,13 @@ class Driver:
             self._engine.add_request(request.name, prompt, params)
         except ValueError as error:
             raise NotTaken(f"this release does not take request {request.name}: {error}") from error
+        self._identities |= {name_of(one): one for one in self._core.scheduler.requests}
 
     def _abort(self, name: str, delivered: dict[str, tuple[int, ...]]) -> None:
-        """The client gives up; what it got until then has to be the beginning of plain decoding."""
+        """The client gives up, maybe too late; what it got has to be how plain decoding begins."""
         if self.script.cut(name, len(delivered[name])):
             self._engine.abort_request([name])
             self.watch.counters["aborts_in_flight"] += 1
+        elif name in self._identities:
+            self._core.abort_requests([self._identities[name]])
+            self.watch.counters["late_aborts"] += 1

@@ -30,7 +30,7 @@ Places = Mapping[str, int]  # of requests in arrays, by their names
 _RECORDS = 3  # records in records of what is handed over; what is kept has configurations in it
 _LONG = 48  # values of a list that is told by its end and a checksum
 _SHOWN = 4
-_CLOCKS = ("time", "timestamp")  # endings of fields that no two runs have in common
+_CLOCKS = ("time", "timestamp", "_seconds")  # endings of fields that no two runs have in common
 _NOTHING = object()  # of a value that says nothing: an object of another library, bytes of a hash
 _AS_IT_IS = frozenset({bool, int, type(None)})
 _PLAIN = (bool, int, str, type(None))
@@ -266,7 +266,7 @@ def _plain(value: Any, records: int = 0) -> Any:
     if isinstance(value, torch.Generator):
         return value.initial_seed()
     if isinstance(value, dict):
-        entries = value.items()
+        entries = [(key, one) for key, one in value.items() if _is_told(str(key))]
         return {str(_inside(key, records)): _inside(one, records) for key, one in entries}
     if isinstance(value, set | frozenset):
         return sorted(map(partial(_inside, records=records), value), key=repr)

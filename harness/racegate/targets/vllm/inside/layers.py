@@ -6,6 +6,7 @@ are told, and that this is made of, the numbers and the sizes.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import is_dataclass
 from importlib import import_module
 from typing import Any
 
@@ -31,6 +32,7 @@ _OWNED = {
     "spec_query_start_loc": (("num_spec_decodes",), 1),
     "non_spec_query_start_loc": (("num_prefills", "num_decodes"), 1),
     "has_initial_state": (("num_prefills", "num_decodes"), 0),
+    "num_accepted_tokens": (("num_spec_decodes",), 0),
     "spec_token_indx": (("num_spec_decode_tokens",), 0),
     "non_spec_token_indx": (("num_prefill_tokens", "num_decode_tokens"), 0),
     "prefill_query_start_loc": (("num_prefills",), 1),
@@ -66,8 +68,9 @@ def _watch_builder(watch: RunnerWatch, rows: Callable[[], list[str]], builder: A
 
 
 def told_by(watch: RunnerWatch, metadata: Any) -> Values:
-    """By field: numbers, sizes of what is on the device, padding and all, and short tensors of the
-    host. No property is asked, which might wait for the device.
+    """By field: numbers and lists of them, sizes of what is on the device, padding and all, and
+    short tensors of the host; of records in it, likewise. No property is asked, which might wait
+    for the device.
     """
     found = vars(metadata)
     tensors = {name: each for name, each in found.items() if isinstance(each, torch.Tensor)}
@@ -76,9 +79,18 @@ def told_by(watch: RunnerWatch, metadata: Any) -> Values:
         for name, each in tensors.items()
         if not each.is_cuda and each.numel() <= _SHORT and not each.is_floating_point()
     }
-    told: Values = {name: each for name, each in found.items() if isinstance(each, _NUMBERS)}
+    told: Values = {name: each for name, each in found.items() if _is_told(each)}
+    records = {name: each for name, each in found.items() if is_dataclass(type(each))}
+    for name, record in records.items():
+        told |= {f"{name}.{field}": each for field, each in told_by(watch, record).items()}
     told |= {f"sizes of {name}": list(each.shape) for name, each in tensors.items()}
     return told | watch.on_host_now(on_host)
+
+
+def _is_told(each: Any) -> bool:
+    """Numbers, and short lists of them."""
+    is_list = isinstance(each, list) and len(each) <= _SHORT
+    return isinstance(each, _NUMBERS) or (is_list and all(isinstance(n, _NUMBERS) for n in each))
 
 
 def owned(made: Any, counts: dict[str, int]) -> dict[str, Tensor]:

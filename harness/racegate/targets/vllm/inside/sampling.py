@@ -95,12 +95,14 @@ def _see_tokens(watch: RunnerWatch, rows: list[str], given: dict[str, Any]) -> N
 
 
 def _see_drafts(watch: RunnerWatch, rows: list[str], given: dict[str, Any]) -> None:
-    """The runners name the drafts otherwise."""
+    """The runners name the drafts otherwise. Sizes are those of what is given of a chunk's rows."""
     logits = given["target_logits"]
     drafts = given.get("draft_token_ids", given.get("draft_sampled"))
     found = {"drafts": drafts, "sums": logits, "allowed": logits}
     tensors = {key: tensor for key, tensor in found.items() if tensor is not None}
-    watch.inner_look("verification", tensors, _LOOKS, rows=rows)
+    given_tensors = {k: each for k, each in given.items() if isinstance(each, torch.Tensor)}
+    sizes = {f"size of {key}": list(each.shape) for key, each in given_tensors.items()}
+    watch.inner_look("verification", tensors, _LOOKS, rows=rows, **sizes)
 
 
 def _see_states(watch: RunnerWatch, rows: list[str], given: dict[str, Any], made: Tensor) -> None:

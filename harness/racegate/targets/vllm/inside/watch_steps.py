@@ -26,8 +26,14 @@ def groups_of(scheduler: Any, *, moves: bool) -> tuple[list[GroupTable], dict[st
     numbers: dict[str, int] = {}
     for number, group in enumerate(found):
         is_state = type(group.kv_cache_spec).__name__ == "MambaSpec"
-        size = int(group.kv_cache_spec.block_size)
-        groups.append(GroupTable(size=size, is_state=is_state, moves=is_state and moves))
+        groups.append(
+            GroupTable(
+                size=int(group.kv_cache_spec.block_size),
+                is_state=is_state,
+                moves=is_state and moves,
+                is_window=getattr(group.kv_cache_spec, "sliding_window", None) is not None,
+            )
+        )
         numbers |= dict.fromkeys(group.layer_names, number)
     return groups, numbers
 

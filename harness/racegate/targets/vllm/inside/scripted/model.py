@@ -15,9 +15,18 @@ from typing import Any
 
 import torch
 
-from racegate.scenario.spec import Scenario
+from racegate.scenario.spec import Request, Scenario
 from racegate.targets.vllm.inside.scripted.coordinates import Coordinates, coordinates, shift_of
-from racegate.targets.vllm.wire import REQUESTS_MAX, TOKENS_MAX, DraftMode, LayerMode, PositionMode
+from racegate.targets.vllm.inside.scripted.windows import WINDOW_TOKENS
+from racegate.targets.vllm.wire import (
+    MODULUS_MAX,
+    REQUESTS_MAX,
+    TOKENS_MAX,
+    DraftMode,
+    LayerMode,
+    ModelRunner,
+    PositionMode,
+)
 
 WIDTH = 64
 VOCAB = 2048
@@ -43,10 +52,11 @@ def config(
     layers: LayerMode = LayerMode.HYBRID, positions: PositionMode = PositionMode.TEXT
 ) -> dict[str, Any]:
     """A tiny model with multi-token prediction: one gated-delta layer and one of attention, or two
-    of attention. With M-RoPE it is that model's successor.
+    of attention, which may have windows. With M-RoPE it is that model's successor.
     """
     first = "linear_attention" if layers is LayerMode.HYBRID else "full_attention"
-    return _usual_config(first) | (_MROPE if positions is PositionMode.MROPE else {})
+    windows = {"rswa_window": WINDOW_TOKENS} if layers is LayerMode.WINDOWS else {}
+    return _usual_config(first) | windows | (_MROPE if positions is PositionMode.MROPE else {})
 
 
 def _usual_config(first: str) -> dict[str, Any]:
@@ -105,7 +115,8 @@ def drafter_config() -> dict[str, Any]:
 class Script:
     """What the model says in one scenario. draft_len: drafts per round; lies: its target too;
     device: where tokens are asked for; draft_mode: whether drafts of a request that is sampled are
-    drawn: of the one that is right and one that is not
+    drawn: of the one that is right and one that is not; ahead: of the position that the drafter is
+    given, how far its token is: it is given those of the model's tokens, or its own
     """
 
     def __init__(
@@ -116,15 +127,19 @@ class Script:
         lies: bool = False,
         device: str = "cpu",
         draft_mode: DraftMode = DraftMode.GREEDY,
+        ahead: int = 2,
     ) -> None:
         self.scenario = scenario
+        self._ahead = ahead
+        self.keeps_drafts = True
         self._lies = lies
         self._draft_mode = draft_mode
         draws = torch.zeros(REQUESTS_MAX, dtype=torch.bool)
         for index, request in enumerate(scenario.requests):
             draws[index] = self.draws(request.name)
         self._draws = draws.to(device)
-        self._lengths: dict[int, int] = {}  # of requests that were given up
+        refused = (i for i, r in enumerate(scenario.requests) if r.grammar_modulus > MODULUS_MAX)
+        self._lengths = dict.fromkeys(refused, 0)  # and of requests that were given up
         wrong = torch.zeros((REQUESTS_MAX, PLACES_MAX), dtype=torch.int64)
         self._wrong_places: list[frozenset[int]] = []
         for index, r in enumerate(scenario.requests):
@@ -138,17 +153,22 @@ class Script:
         self._wrong = wrong.to(device)  # where drafts are wrong, as 1
         self._prompts = [self.prompt(index) for index in range(len(scenario.requests))]
 
+    def run_on(self, runner: ModelRunner) -> None:
+        """Which runner is given this: the first one loses drafts of who is passed over."""
+        self.keeps_drafts = runner is ModelRunner.V2
+
     def prompt(self, index: int) -> list[int]:
         """The prompt of a request, in its own tokens: but for the beginning that it has in common
-        with an earlier one, which is that one's. Its last token is its own.
+        with an earlier one and what that one says, which is that one's. Its last token is its own.
         """
         requests = self.scenario.requests
         own = requests[index].prompt
         tokens = [index * WIDTH + token % WIDTH for token in own]
-        shared = [_shared(requests[earlier].prompt, own[:-1]) for earlier in range(index)]
+        shared = [_shared(_whole(requests[earlier]), own[:-1]) for earlier in range(index)]
         if any(shared):
             count = max(shared)
-            tokens[:count] = self.prompt(shared.index(count))[:count]
+            earlier = shared.index(count)
+            tokens[:count] = [*self.prompt(earlier), *self.plain(earlier)][:count]
         return tokens
 
     def plain(self, index: int) -> tuple[int, ...]:
@@ -222,17 +242,24 @@ class Script:
         return [known[place] for place in places]
 
     def draft(self, token: Tensor, position: Tensor) -> Tensor:
-        """What the drafter says follows. Its tokens stand one place behind their positions.
+        """What the drafter says follows. Given the model's positions, its tokens stand one place
+        behind them.
 
         token, position: int64 [n]; returns int64 [n, 2]: the likeliest, and another where one of
         them is drawn
         """
         index = token // WIDTH
-        place = self._place(index, position) + 2
+        place = self._place(index, position) + self._ahead
         rows, columns = index.clamp(0, REQUESTS_MAX - 1), place.clamp(0, PLACES_MAX - 1)
         wrong = self._wrong[rows, columns]
         other = torch.where(self._draws[rows], 1 - wrong, wrong)
         return torch.stack([_token(index, place + one) for one in (wrong, other)], dim=-1)
+
+
+def _whole(request: Request) -> tuple[int, ...]:
+    """A prompt with what is said behind it, without saying whose it is."""
+    first = len(request.prompt)
+    return (*request.prompt, *(_token(0, first + at) for at in range(request.max_tokens)))
 
 
 def _shared(some: tuple[int, ...], others: tuple[int, ...]) -> int:

@@ -17,6 +17,7 @@ _METHODS = {
     ProposerKind.MTP: "mtp",
     ProposerKind.NGRAM: "ngram_gpu",
     ProposerKind.EAGLE: "eagle",
+    ProposerKind.MODEL: "draft_model",
 }
 
 
@@ -32,7 +33,7 @@ def asked_drafts(asked: Cell, folder: Path) -> dict[str, Any]:
         "num_speculative_tokens": asked.drafts,
         "attention_backend": "TRITON_ATTN",
     }
-    if asked.drafter is ProposerKind.EAGLE:
+    if asked.drafter in (ProposerKind.EAGLE, ProposerKind.MODEL):
         (folder / DRAFTER).mkdir()
         (folder / DRAFTER / "config.json").write_text(json.dumps(drafter_config()))
         chosen["model"] = str(folder / DRAFTER)

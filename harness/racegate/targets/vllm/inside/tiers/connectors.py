@@ -17,6 +17,7 @@ HOST_BYTES = 1 << 20  # a dozen blocks: it is soon full
 _NAMES = {
     ConnectorKind.SIMPLE: "SimpleCPUOffloadConnector",
     ConnectorKind.OFFLOADING: "OffloadingConnector",
+    ConnectorKind.FAILING: "SimpleCPUOffloadConnector",
 }
 _COPIES = "vllm.v1.simple_kv_offload.copy_backend"
 
@@ -33,12 +34,14 @@ def transfer_config(kind: ConnectorKind) -> Any:
     name = _NAMES[kind]
     if name not in KVConnectorFactory._registry:
         raise RuntimeError(f"this release has no {name}")
-    if kind is ConnectorKind.SIMPLE:
+    if kind is not ConnectorKind.OFFLOADING:
         copy_at_once()
+    policy = {"kv_load_failure_policy": "fail"} if kind is ConnectorKind.FAILING else {}
     return KVTransferConfig(
         kv_connector=name,
         kv_role="kv_both",
         kv_connector_extra_config={"cpu_bytes_to_use": HOST_BYTES},
+        **policy,
     )
 
 
@@ -95,6 +98,32 @@ def watch_transfers(watch: Watch, scheduled: Any) -> None:
     watch.counters["loads"] += len(loads)
     if saves or loads:
         watch.inner_on_host("transfers", saves=saves, loads=loads)
+
+
+def fail_loads(
+    watch: Watch, scheduler: Any, kind: ConnectorKind, cut: Callable[[str], object]
+) -> None:
+    """Each load that has ended is told to have failed, if that is asked for. cut: called with the
+    identity of one that ends by it and is delivered nothing. Raises RuntimeError if the release
+    hears of no failed load.
+    """
+    if kind is not ConnectorKind.FAILING:
+        return
+    from vllm.v1.outputs import KVConnectorOutput
+
+    if "failed_recving" not in KVConnectorOutput.__dataclass_fields__:
+        raise RuntimeError("this release's connectors do not say that a request's load failed")
+    plain = scheduler.update_from_output
+
+    def update(scheduled: Any, output: Any, *args: Any, **kwargs: Any) -> Any:
+        told: Any = output.kv_connector_output
+        for one in () if told is None else tuple(told.finished_recving or ()):
+            told.failed_recving = {*(told.failed_recving or ()), one}
+            watch.counters["lost_loads"] += 1
+            cut(one)
+        return plain(scheduled, output, *args, **kwargs)
+
+    scheduler.update_from_output = update
 
 
 def _moves(metadata: Any) -> tuple[list[list[int]], list[list[int]]]:

@@ -15,6 +15,7 @@ class ScriptedModel(Protocol):
     """The scripted model, asked for one token at a time."""
 
     scenario: Scenario
+    keeps_drafts: bool  # for a request that a step passes over; else zeros stand there
 
     def token_at(self, index: int, place: int) -> int | None:
         """The token of a request at a place, of its prompt or behind it; None if nobody knows."""
@@ -196,7 +197,8 @@ class Course:
         return tokens + [self._input_draft(row, place) for place in range(own, row.end)]
 
     def _input_draft(self, row: RequestStep, place: int) -> int | None:
-        if not self._has_drafts or row.is_new:  # a row that begins may be padded with zeros
+        is_lost = row.last is None and not self._says.keeps_drafts
+        if not self._has_drafts or row.is_new or is_lost:  # who begins may be padded with zeros
             return 0
         if (drawn := self._drawn.get(row.request)) is not None:
             number = place - row.known

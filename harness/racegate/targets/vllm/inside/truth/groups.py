@@ -13,11 +13,13 @@ class GroupTable:
 
     size: tokens of a block; is_state: its blocks have recurrent states
     moves: a state is in the block of its last token, not in the request's first one
+    is_window: blocks before the last ones are given back, which tables may still have
     """
 
     size: int
     is_state: bool
     moves: bool
+    is_window: bool = False
 
     def slot(self, row: RequestStep, group: int, place: int) -> int | None:
         """Where the keys and values of the token at a place stand; None if it has no block."""
@@ -31,6 +33,6 @@ class GroupTable:
 
     def table(self, row: RequestStep, group: int) -> list[int]:
         """The entries of its block table that the step needs."""
-        if self.is_state:
+        if self.is_state or self.is_window:
             return []
         return list(row.blocks[group][: -(-row.end // self.size)])

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from racegate.scenario.spec import Request
-from racegate.targets.common.inside.watch import Values
+from racegate.targets.common.inside.watch import Seen, Values
 from racegate.targets.vllm.inside.truth.course import RequestStep
-from racegate.targets.vllm.wire import TOKENS_MAX
+from racegate.targets.vllm.wire import TOKENS_MAX, ProposerKind
 
+_OF_DRAFTERS = ("inputs of the drafter", "drafts")
 _ABSENT = "absent"  # a value that is not there at all
 
 
@@ -96,3 +97,16 @@ def computed_places(row: RequestStep) -> list[int]:
 def is_drafted(row: RequestStep) -> bool | None:
     """A row that begins may be padded as if it had drafts, and is told as one in some releases."""
     return None if row.is_new or not row.drafts else True
+
+
+def judged_by(seen: Iterable[Seen], drafter: ProposerKind) -> Iterator[Seen]:
+    """Observations of which a truth is known: not those of a drafter that is given tokens alone,
+    whose passes are unlike the model's. They follow the model's in a step.
+    """
+    drafting = -1
+    for step, name, values in seen:
+        if name == "inputs of the model":
+            drafting = step
+        is_its = name in _OF_DRAFTERS or (name == "attention" and step == drafting)
+        if drafter is not ProposerKind.MODEL or not is_its:
+            yield step, name, values
