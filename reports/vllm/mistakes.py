@@ -45,7 +45,7 @@ class Mistake(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A text of one file of vLLM, and what takes its place. kind: race or logic
 
     options: of the gate, where the usual ones do not run it; scenario: the only one that is judged
-    nothing: why it changes nothing, by mode
+    nothing: why it changes nothing, by mode; origin: the public repair that it undoes
     """
 
     name: str
@@ -56,6 +56,7 @@ class Mistake(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     options: tuple[str, ...] = ()
     scenario: str = ""
     nothing: dict[str, str] = {}
+    origin: str = ""
 
 
 class Judged(msgspec.Struct, frozen=True, kw_only=True):

@@ -20,7 +20,7 @@ from textwrap import fill
 
 import msgspec
 
-from racegate.interpose.outcome import Plan
+from racegate.interpose.outcome import Ending, Plan
 from racegate.jobs.foreign.releases import open_release
 from racegate.scenario.files import load_for
 from racegate.scenario.spec import Request, Scenario
@@ -30,7 +30,7 @@ from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.wire import ModelRunner, StateMode
 
 ROOT = Path(__file__).parents[2]
-RUN_S = 60.0
+RUN_S = 900.0  # a run that this ends has not shown what it would
 PROSE_COLUMNS = 100
 # Names of tensors of the runners, of which one kind is made wrong at a time.
 SPOILT = (
@@ -85,8 +85,8 @@ without an entry is not observed there. Values that were not true: {untrue}.
 
 
 class FieldCount(msgspec.Struct, frozen=True, kw_only=True):
-    """One field. observed: how often; compared: values of it, with the truth; shown: kinds of
-    tensors that change it when they are wrong
+    """One field. observed: how often, 0 if its truth alone is told under this name; compared:
+    values of it, with the truth; shown: kinds of tensors that change it when they are wrong
     """
 
     observed: int
@@ -95,7 +95,10 @@ class FieldCount(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CellCount(msgspec.Struct, frozen=True, kw_only=True):
-    """One way to run a release. untrue: what was not true, by scenario"""
+    """One way to run a release. untrue: what was not true, by scenario
+
+    older: of which commit, where it was not counted again with the others
+    """
 
     release: str
     runner: str
@@ -103,6 +106,7 @@ class CellCount(msgspec.Struct, frozen=True, kw_only=True):
     fields: dict[str, FieldCount]
     untrue: dict[str, list[str]]
     skipped: dict[str, str]
+    older: str = ""
 
     @property
     def way(self) -> tuple[str, str, str]:
@@ -147,7 +151,7 @@ def count(cell: Cell) -> CellCount:
             if reason := cell.cannot_run(scenario):
                 skipped[scenario.name] = reason
                 continue
-            run = opened.engine.run(scenario, Plan(is_recording=False))
+            run = whole(opened.engine.run(scenario, Plan(is_recording=False)))
             observed += Counter(name for name, _ in fields_of(run))
             compared += Counter(run.compared)
             if run.untrue:
@@ -192,10 +196,17 @@ def fields_of(run: ReleaseRun) -> Iterator[tuple[str, object]]:
 def shown_by(engine: Engine) -> dict[str, set[str]]:
     """By the kind of tensor or of value that is made wrong: the fields that change."""
     plan = Plan(is_recording=False)
-    base = by_field(engine.run(PROBE, plan))
-    planted = {one.value: engine.run(PROBE, plan, plant=one) for one in Observed}
-    spoilt = {kind: engine.run(PROBE, plan, spoils=kind) for kind in SPOILT}
+    base = by_field(whole(engine.run(PROBE, plan)))
+    planted = {one.value: whole(engine.run(PROBE, plan, plant=one)) for one in Observed}
+    spoilt = {kind: whole(engine.run(PROBE, plan, spoils=kind)) for kind in SPOILT}
     return {kind: changed(base, by_field(run)) for kind, run in {**planted, **spoilt}.items()}
+
+
+def whole(run: ReleaseRun) -> ReleaseRun:
+    """The same run. Raises SystemExit if it took too long or was lost, for nothing follows then."""
+    if run.ending in (Ending.TIMED_OUT, Ending.LOST):
+        raise SystemExit(f"a run was {run.ending}: {run.message}")
+    return run
 
 
 def by_field(run: ReleaseRun) -> dict[str, list[object]]:
@@ -228,7 +239,7 @@ def page(cells: list[CellCount]) -> str:
         rules="|".join("---" for _ in titles),
     )
     rows = [f"| {name} | {' | '.join(entry(cell, name) for cell in cells)} |" for name in names]
-    return "\n".join([head, *rows, "", *told_untrue(cells)])
+    return "\n".join([head, *rows, "", *told_older(cells), *told_untrue(cells)])
 
 
 def entry(cell: CellCount, name: str) -> str:
@@ -237,7 +248,17 @@ def entry(cell: CellCount, name: str) -> str:
     if one is None:
         return ""
     against = f"truth, {one.compared}" if one.compared else "base"
-    return against if one.shown else f"{against}, dead"
+    is_dead = one.observed and not one.shown
+    return f"{against}, dead" if is_dead else against
+
+
+def told_older(cells: list[CellCount]) -> Iterator[str]:
+    """Columns that know less than the others."""
+    for cell in cells:
+        if cell.older:
+            text = f"{' '.join(cell.way)} was counted by {cell.older}, which observed less."
+            yield fill(text, PROSE_COLUMNS)
+            yield ""
 
 
 def told_untrue(cells: list[CellCount]) -> Iterator[str]:

@@ -138,6 +138,9 @@ def _import_all(warmth: str) -> None:
     for command in app.COMMANDS.values():
         module = import_module(f"racegate.cli.{command.module}")
         app.typer.main.get_command(getattr(module, command.app))
+    with suppress(ImportError):  # typer imports these as it reads the first option
+        import_module("typer._adapters")
+        import_module("pydantic.fields")
     import_module("torch")
     if warmth == "programs":
         import_module(DEVICE)

@@ -42,16 +42,19 @@ class Use(msgspec.Struct, frozen=True, gc=False):
     @property
     def known_mask(self) -> int | None:
         """The mask, where a name has been replaced."""
-        return self._known(self.mask)
+        mask = self.mask
+        assert not isinstance(mask, str), self._unnamed(mask)
+        return mask
 
     @property
     def written_mask(self) -> int | None:
         """The rows that may be written, likewise."""
-        return self._known(self.mask if self.written is None else self.written)
-
-    def _known(self, mask: RowMask | None) -> int | None:
-        assert not isinstance(mask, str), f"no rows were given for {mask} of {self.buffer.name}"
+        mask = self.mask if self.written is None else self.written
+        assert not isinstance(mask, str), self._unnamed(mask)
         return mask
+
+    def _unnamed(self, mask: str) -> str:
+        return f"no rows were given for {mask} of {self.buffer.name}"
 
 
 def reads(

@@ -210,7 +210,7 @@ def test_loads_that_have_ended_are_told_to_have_failed(monkeypatch: pytest.Monke
     fail_loads(watch, scheduler, ConnectorKind.FAILING, cut.append)
     for each in (told, None):
         scheduler.update_from_output(None, SimpleNamespace(kv_connector_output=each))
-    assert told.failed_recving == {"R-0123abcd"} and cut == ["R"] and len(heard) == 3
+    assert told.failed_recving == {"R-0123abcd"} and cut == ["R-0123abcd"] and len(heard) == 3
     assert watch.counters["lost_loads"] == 1
     outputs.KVConnectorOutput = make_dataclass("KVConnectorOutput", ["finished_recving"])
     with pytest.raises(RuntimeError, match="do not say"):

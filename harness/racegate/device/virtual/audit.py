@@ -37,7 +37,7 @@ def run_audited(
         rows = _changed_rows(new, old, row_count=len(copy))
         mask = use.written_mask
         allowed = (-1 if mask is None else mask) if use.is_write else 0
-        if mask_of(rows.tolist()) & ~allowed:
+        if allowed != -1 and mask_of(rows.tolist()) & ~allowed:
             name = use.buffer.name
             text = f"{operation} wrote undeclared rows of {name}: {rows}"
             raise FootprintError(text, operation=operation, buffer=name)
@@ -46,14 +46,17 @@ def run_audited(
 
 def _copy_of_declared(use: Use, view: np.ndarray) -> np.ndarray:
     if not use.is_read:
-        unread = np.empty(view.shape, view.dtype)
-        unread.fill(poison_of(view.dtype))
-        return unread
+        return _poisoned(view.shape, view.dtype).copy()
     copy = np.array(view, order="C")
     mask = use.known_mask
     if mask is not None:
         copy[_rows_outside(mask, len(copy))] = poison_of(copy.dtype)
     return copy
+
+
+@lru_cache(256)
+def _poisoned(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    return np.full(shape, poison_of(dtype), dtype)
 
 
 @lru_cache(4096)
@@ -63,4 +66,5 @@ def _rows_outside(mask: int, row_count: int) -> np.ndarray:
 
 def _changed_rows(new: bytes, old: bytes, *, row_count: int) -> np.ndarray:
     changed = np.frombuffer(new, np.uint8) != np.frombuffer(old, np.uint8)
-    return np.flatnonzero(changed.reshape(row_count, -1).any(axis=1))
+    rows: np.ndarray = changed.reshape(row_count, -1).any(axis=1).nonzero()[0]
+    return rows

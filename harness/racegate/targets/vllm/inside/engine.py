@@ -284,7 +284,7 @@ class Driver:
             watch_drafting(watch, runner, rows)
         watch_scheduler(watch, self._core.scheduler)
         watch_outputs(watch, self._core.scheduler)
-        cut = lambda name: self.script.cut(name, 0)  # noqa: E731
+        cut = lambda one: self.script.cut(name_of(one), 0)  # noqa: E731
         connectors.fail_loads(watch, self._core.scheduler, self._asked.connector, cut)
         watch_zeroing(watch)
         watch_penalties(watch)

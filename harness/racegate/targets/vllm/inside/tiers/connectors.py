@@ -11,7 +11,6 @@ from types import SimpleNamespace
 from typing import Any
 
 from racegate.targets.common.inside.watch import Watch
-from racegate.targets.vllm.inside.watch import name_of
 from racegate.targets.vllm.wire import ConnectorKind
 
 HOST_BYTES = 1 << 20  # a dozen blocks: it is soon full
@@ -105,7 +104,7 @@ def fail_loads(
     watch: Watch, scheduler: Any, kind: ConnectorKind, cut: Callable[[str], object]
 ) -> None:
     """Each load that has ended is told to have failed, if that is asked for. cut: called with the
-    name of a request that ends by it and is delivered nothing. Raises RuntimeError if the release
+    identity of one that ends by it and is delivered nothing. Raises RuntimeError if the release
     hears of no failed load.
     """
     if kind is not ConnectorKind.FAILING:
@@ -121,7 +120,7 @@ def fail_loads(
         for one in () if told is None else tuple(told.finished_recving or ()):
             told.failed_recving = {*(told.failed_recving or ()), one}
             watch.counters["lost_loads"] += 1
-            cut(name_of(one))
+            cut(one)
         return plain(scheduled, output, *args, **kwargs)
 
     scheduler.update_from_output = update

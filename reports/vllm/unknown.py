@@ -1,0 +1,248 @@
+"""Plants the mistakes of unknown.toml, which nobody had tried, and asks what the gate says.
+
+    python reports/vllm/unknown.py reports/vllm/unknown.jsonl [--only WORD] [--runner v1]
+        [--minutes M] [--checkouts N]
+
+Each is made in a started engine, as `racegate vllm mutate` does, in one scenario after the other of
+those that run the changed lines, until one notices it: with what the gate prints of that scenario
+first. `--minutes M` begins no scenario behind that. `--checkouts N` also makes the first N in
+copies of the release, as `mistakes.py` does. One record a line, and a page beside it; mistakes that
+have a record are not planted again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from io import StringIO
+from math import inf
+from pathlib import Path
+from time import monotonic
+
+import msgspec
+from mistakes import RELEASE, SCRIPTS, Mistake, only, plant, shown
+from rich.console import Console
+
+from racegate.history.exit_code import ExitCode
+from racegate.history.finding import Benign
+from racegate.history.gates.results import gated
+from racegate.history.outcome import RunResult
+from racegate.jobs.foreign.edited import EditedRelease
+from racegate.jobs.foreign.releases import open_release
+from racegate.report.targets.results import print_target_gate
+from racegate.scenario.files import load_for
+from racegate.scenario.spec import Scenario
+from racegate.targets.common.wire import SourceEdit
+from racegate.targets.vllm.cell import Cell
+from racegate.targets.vllm.environment import VLLM
+from racegate.targets.vllm.wire import StateMode
+
+UNKNOWN = Path(__file__).with_name("unknown.toml")
+# Scenarios that run much, so that most mistakes are noticed in the first ones.
+FIRST = (
+    "preemption_for_blocks",
+    "sampled_row_resumed",
+    "structured_output",
+    "penalties_and_seeds",
+    "sampled_rows_swapped",
+    "finish_and_condense",
+    "every_mix_of_rows",
+    "step_without_drafts",
+    "fresh_blocks_in_consecutive_steps",
+)
+SCREEN_LINES = 24  # of a terminal that nobody has made larger
+PAGE = """\
+# Mistakes in vLLM {release} that nobody had tried
+
+Written by `python reports/vllm/unknown.py reports/vllm/unknown.jsonl`: each mistake of
+[unknown.toml](unknown.toml), all of them written before the first was judged, and none changed
+or left out since. Most undo a repair that vLLM merged (*origin*). Each was made in a started
+engine and judged beside the release from the recorded runs (`--runs 0`), in those of the recorded
+scenarios that run its lines. {checkouts} were made in a checkout too: its gate ended with exit code
+1 in {confirmed}. {open} of the file are not judged yet.
+
+**{noticed} of {all} are noticed as drawn**; {quiet} of those that are not change nothing, or need
+what the column says. Below the table is what the gate prints of each, at most {lines} lines.
+
+| mistake | origin | kind | options | noticed in | the first thing found |
+| --- | --- | --- | --- | --- | --- |"""
+
+
+class Unknown(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a mistake. scenario: that noticed it; what: it said first, or why none did
+
+    code: what the gate ends with; screen: what it prints first; checkout: the exit code of the gate
+        on a checkout that has the mistake, None if nobody has asked
+    """
+
+    name: str
+    scenario: str = ""
+    what: str
+    code: int
+    screen: str = ""
+    checkout: int | None = None
+
+
+def main() -> None:
+    """Plants what has no record yet."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--checkouts", type=int, default=0)
+    parser.add_argument("--runner", choices=("v1", "v2"), default="")
+    parser.add_argument("--minutes", type=float, default=inf)
+    given = parser.parse_args()
+    until = monotonic() + 60 * given.minutes
+    known = {one.name for one in records(given.out)}
+    by_options: defaultdict[tuple[str, ...], list[Mistake]] = defaultdict(list)
+    for mistake in mistakes():
+        is_asked = given.only in mistake.name and given.runner in cell_of(mistake.options).runner
+        if mistake.name not in known and is_asked:
+            by_options[mistake.options].append(mistake)
+    for options, planted in by_options.items():
+        for judged in in_started(cell_of(options), planted, until=until):
+            with given.out.open("ab") as file:
+                file.write(msgspec.json.encode(judged) + b"\n")
+            print(f"{judged.code} {judged.name}: {judged.scenario} {judged.what}", flush=True)
+    judged_all = records(given.out)
+    done = [*map(confirmed, judged_all[: given.checkouts]), *judged_all[given.checkouts :]]
+    given.out.write_bytes(b"".join(msgspec.json.encode(one) + b"\n" for one in done))
+    given.out.with_suffix(".md").write_text(page(done))
+
+
+def mistakes() -> list[Mistake]:
+    """Those of the file, in its order."""
+    return msgspec.convert(tomllib.loads(UNKNOWN.read_text())["mistake"], list[Mistake])
+
+
+def records(path: Path) -> list[Unknown]:
+    """What was judged before."""
+    lines = path.read_bytes().splitlines() if path.exists() else []
+    return [msgspec.json.decode(line, type=Unknown) for line in lines]
+
+
+def cell_of(options: tuple[str, ...]) -> Cell:
+    """What the options of a gate ask for."""
+    names = [name.removeprefix("--").replace("-", "_") for name in options[::2]]
+    asked = {"runner": "v1", **dict(zip(names, options[1::2], strict=True))}
+    asked["mode"] = asked.pop("cache_mode", StateMode.NONE)
+    return msgspec.convert({"of": "vllm", "release": RELEASE, **asked}, Cell)
+
+
+def in_started(cell: Cell, planted: list[Mistake], *, until: float) -> Iterator[Unknown]:
+    """What a started engine says of each, edited in forked processes: one scenario after the other,
+    in each of which all are tried that no other has noticed. until: no further scenario is begun
+    """
+    left, ran = {one.name: one for one in planted}, Counter[str]()
+    with open_release(cell, log=Path(os.devnull)) as opened:
+        edited = EditedRelease(opened)
+        for scenario in ordered(cell):
+            if not left or monotonic() > until:
+                break
+            edited.record([scenario], lambda name: print(f"recorded {name}", flush=True))
+            for mistake in list(left.values()):
+                judged = judged_in(edited, scenario.name, mistake)
+                ran[mistake.name] += judged is not None
+                if judged is not None and judged.code:
+                    del left[mistake.name]
+                    yield judged
+    for name in left if edited.recorded else ():
+        run = f"{ran[name]} of {len(edited.recorded)} scenarios that were recorded run it"
+        yield Unknown(name=name, what=run, code=0)
+
+
+def ordered(cell: Cell) -> list[Scenario]:
+    """The scenarios that it can run, those first that a name in FIRST begins."""
+    found = [load_for("vLLM", file) for file in sorted(SCRIPTS.glob("*.toml"))]
+    able = [one for one in found if not cell.cannot_run(one)]
+    return sorted(able, key=lambda one: FIRST.index(one.name) if one.name in FIRST else len(FIRST))
+
+
+def judged_in(edited: EditedRelease, name: str, mistake: Mistake) -> Unknown | None:
+    """What one recorded scenario says, None if it does not run the changed lines."""
+    edit, lines = edit_of(mistake)
+    if lines.isdisjoint(edited.recorded[name].lines.get(mistake.file, ())):
+        return None
+    result = edited.result(name, edit)
+    if result is None:
+        return Unknown(name=mistake.name, what="not in a started engine", code=4)
+    if result.comparison is None:
+        return Unknown(name=mistake.name, scenario=name, what=result.message, code=3)
+    if result.comparison.code is not ExitCode.FINDING:
+        return Unknown(name=mistake.name, scenario=name, what="", code=0)
+    what = result.comparison.findings[0].message
+    return Unknown(name=mistake.name, scenario=name, what=what, code=1, screen=screen_of(result))
+
+
+def screen_of(result: RunResult) -> str:
+    """What the gate prints of one scenario, as far as a terminal shows it."""
+    console = Console(record=True, width=110, file=StringIO())
+    print_target_gate(console, gated([result]), benign=Benign.PASS)
+    text = console.export_text().splitlines()
+    return "\n".join(line.rstrip() for line in text[:SCREEN_LINES])
+
+
+def edit_of(mistake: Mistake) -> tuple[SourceEdit, set[int]]:
+    """The edit of the release's source, and the lines that it takes the place of."""
+    release = VLLM.environment_of(RELEASE)
+    (site,) = release.folder.glob("lib/python*/site-packages/vllm")
+    content = (site / mistake.file).read_bytes()
+    start = content.index(mistake.before.encode())
+    end = start + len(mistake.before.encode())
+    module = ".".join(Path("vllm", mistake.file).with_suffix("").parts)
+    top = content.count(b"\n", 0, start) + 1
+    lines = {*range(top, content.count(b"\n", 0, end - 1) + 2)}
+    return SourceEdit(module, start, end, mistake.after), lines
+
+
+def confirmed(one: Unknown) -> Unknown:
+    """With what the gate says of a checkout that has the mistake, if it was noticed."""
+    if one.code != 1 or one.checkout is not None:
+        return one
+    mistake = next(known for known in mistakes() if known.name == one.name)
+    with tempfile.TemporaryDirectory() as folder:
+        plant(mistake, Path(folder))
+        command = [sys.executable, "-m", "racegate", "vllm", "gate", "--release", RELEASE]
+        command += ["--path", folder, "--against", RELEASE, *mistake.options, "--runs", "0"]
+        command += ["--log", str(Path(folder, "log")), *only(one.scenario, Path(folder))]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    print(f"{done.returncode} {one.name}, in a checkout", flush=True)
+    return msgspec.structs.replace(one, checkout=done.returncode)
+
+
+def page(done: list[Unknown]) -> str:
+    """The table of all records, and their screens, as Markdown."""
+    by_name = {one.name: one for one in mistakes()}
+    rows, screens = [], []
+    for one in done:
+        mistake = by_name[one.name]
+        nothing = mistake.nothing.get("none", "nobody has looked")
+        found = shown(one.what) if one.code == 1 else f"({one.what}; {nothing})"
+        rows.append(
+            f"| {one.name} | {mistake.origin} | {mistake.kind} | {' '.join(mistake.options)} "
+            f"| {one.scenario if one.code == 1 else 'no'} | {found} |"
+        )
+        if one.code == 1:
+            lines = [f"    {line}".rstrip() for line in one.screen.splitlines()]
+            screens += ["", f"### {one.name}", "", *lines]
+    figures = PAGE.format(
+        release=RELEASE,
+        lines=SCREEN_LINES,
+        noticed=sum(one.code == 1 for one in done),
+        all=len(done),
+        quiet=sum(one.code != 1 and "none" in by_name[one.name].nothing for one in done),
+        open=len(by_name) - len(done),
+        checkouts=sum(one.checkout is not None for one in done),
+        confirmed=sum(one.checkout == 1 for one in done),
+    )
+    return "\n".join([figures, *rows, "", "## First screens", *screens, ""])
+
+
+if __name__ == "__main__":
+    main()
