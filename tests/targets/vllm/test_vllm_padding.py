@@ -9,9 +9,9 @@ from racegate.targets.common.inside.watch import Values
 from racegate.targets.vllm.inside.conditions import penalties_of
 from racegate.targets.vllm.inside.scripted.model import Script
 from racegate.targets.vllm.inside.truth.compare import CHOSEN, MODEL, Truth
-from racegate.targets.vllm.inside.truth.course import place_in_image
+from racegate.targets.vllm.inside.truth.course import Course, place_in_image
 from racegate.targets.vllm.inside.truth.padding import NOWHERE, padding_of
-from racegate.targets.vllm.wire import PositionMode
+from racegate.targets.vllm.wire import PositionMode, SchedulingMode
 
 SHOWN = Request(
     name="A",
@@ -57,3 +57,16 @@ def test_images_stand_in_their_places_of_the_prompt_and_shift_nothing_of_text() 
     (found,) = untrue([0, 1, 1, 0])
     assert found == f"{MODEL}.images of request A in row 0, token 2"
     assert len(untrue([1, 2, 0, 0])) == 3
+
+
+def test_the_host_knows_all_tokens_where_a_step_waits_for_the_one_before() -> None:
+    says = Script(SCENARIO, draft_len=1)
+    for scheduling, unknown in ((SchedulingMode.ASYNC, {"A": 0}), (SchedulingMode.SYNC, {})):
+        course = Course(says, most=512, scheduling=scheduling)
+        asked = {"tokens": 4, "drafts": 0, "computed": 0, "known": 4, "blocks": []}
+        course.step(1, {"A": asked})
+        drafted = {**asked, "tokens": 2, "drafts": 1, "known": None}
+        row = course.step(2, {"A": drafted})["A"]
+        assert row.rejected == 1 and course.unknown([row]) == unknown
+        later = course.step(3, {"A": drafted})["A"]
+        assert later.rejected_before == len(unknown)

@@ -35,7 +35,7 @@ from racegate.targets.vllm.inside.layers import watch_layers
 from racegate.targets.vllm.inside.sampling import watch_sampling
 from racegate.targets.vllm.inside.scripted.computed import Computed, give_weights
 from racegate.targets.vllm.inside.scripted.images import (
-    HollowEncoder,
+    HollowImages,
     limit_encoding,
     prompt_with,
 )
@@ -217,13 +217,13 @@ class Driver:
                 hears=LAYERS_HEARD * (asked.drafter is ProposerKind.EAGLE3),
             )
         if asked.images is ImageMode.ENCODED:
-            self._encode_images(HollowEncoder(session, self.watch, size=size))
+            self._encode_images(HollowImages(session, self.watch, size=size))
         if asked.graphs is not CaptureMode.NONE:
             self._script = self._script_of(NOBODY, {}, lies=False)
             self.runner.capture_model()
             watch_replays(self.watch, self.runner, hollow)
 
-    def _encode_images(self, encoder: HollowEncoder) -> None:
+    def _encode_images(self, encoder: HollowImages) -> None:
         encoder.replace(self.runner.get_model())
         drafter = getattr(self.runner, "drafter", None) or getattr(self.runner, "speculator", None)
         if drafter is not None and drafter.supports_mm_inputs:

@@ -34,7 +34,7 @@ def take_images(drafter: ProposerKind) -> None:
         model.get_language_model = lambda self: self
     qwen3_next_mtp.Qwen3NextMTP.supports_multimodal_embeddings = drafter is ProposerKind.MTP
     # What a release has found out of its models is kept, and is of those that take text.
-    lazy = registry._LazyRegisteredModel
+    lazy: Any = registry._LazyRegisteredModel
     lazy._load_modelinfo_from_cache = lambda self, digest: None
     lazy._save_modelinfo_to_cache = lambda self, found, digest: None
     MultiModalRegistry.create_processor = _processor
@@ -87,7 +87,7 @@ def prompt_with(request: Request, tokens: list[int]) -> dict[str, Any]:
     }
 
 
-class HollowEncoder:
+class HollowImages:
     """Takes the place of an encoder, and of embeddings. watch: counts images; size: of each"""
 
     def __init__(self, session: EngineSession, watch: Watch, *, size: int) -> None:

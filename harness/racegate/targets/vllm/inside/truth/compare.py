@@ -143,7 +143,7 @@ class Truth:
     def _chosen(self, step: int, values: Values) -> None:
         chosen: Any = values["requests"]
         self._asked = values["asked"]
-        self._before = {row.request: at for at, row in enumerate(self._rows) if row.accepted}
+        self._before = self._course.unknown(self._rows)
         has_drafts = not self._proposed or step - 1 in self._proposed
         self._steps[step] = self._course.step(step, chosen, has_drafts=has_drafts)
         self._rows, self._drafted = [], None

@@ -161,6 +161,11 @@ class Course:
             self._standing[name] = _Standing(row.computed, known, step, row.accepted, rejected)
         return rows
 
+    def unknown(self, rows: Sequence[RequestStep]) -> dict[str, int]:
+        """Rows of requests that got tokens which the host does not know yet, by request."""
+        found = {row.request: at for at, row in enumerate(rows) if row.accepted}
+        return found if self._is_behind else {}
+
     def _cut(self, name: str, drafts: int) -> int:
         """Drafts that were not found, and that the runner does not run though they are chosen."""
         found = self._drawn.get(name, ())
