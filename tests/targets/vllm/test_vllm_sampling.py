@@ -145,7 +145,9 @@ def test_drafts_are_told_with_the_logits_they_are_verified_by(
     watch_sampling(watch, rows)
     drafts, logits = torch.tensor([5, 6]), torch.tensor([[1.0, 2.0], [3.0, 4.0]])
     place.rejection_sample(*((drafts, logits) if is_first else (logits, drafts)))
-    told = {"rows": rows(), "drafts": [5, 6], "sums": [3.0, 7.0], "allowed": [2, 2]}
+    names = ("draft_token_ids" if is_first else "draft_sampled", "target_logits")
+    sizes = {f"size of {names[0]}": [2], f"size of {names[1]}": [2, 2]}
+    told = {"rows": rows(), "drafts": [5, 6], "sums": [3.0, 7.0], "allowed": [2, 2], **sizes}
     assert watch.inner == [("verification", told)]
 
 
