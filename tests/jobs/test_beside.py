@@ -89,6 +89,24 @@ def test_how_the_run_ended_is_told_behind_the_value_that_differs() -> None:
     assert changed.message.endswith("in the base absent; KeyError: 7")
 
 
+@pytest.mark.parametrize("is_within", [False, True])
+def test_a_field_that_is_none_is_not_one_that_is_absent(*, is_within: bool) -> None:
+    """A runner that forgets to set one, or sets it to nothing."""
+
+    def seen(values: dict[str, object]) -> tuple[Observation, ...]:
+        made = {"rows": ["A"], "of": values} if is_within else values
+        preview = msgspec.json.encode(made).decode()
+        return (Observation(name="step 2 inputs", digest=str(hash(preview)), preview=preview),)
+
+    base, change = (
+        ComparedRun(result=result(), ending=Ending.FINISHED, message="", seen=seen(values))
+        for values in ({"left": 1, "named": None}, {"left": 1})
+    )
+    changed = compare(base, change).changed
+    assert changed is not None and changed.step == 2
+    assert "None" in changed.message and "absent" in changed.message
+
+
 def test_a_base_is_a_release_or_the_folder_of_a_checkout(tmp_path: Path) -> None:
     assert base_cell(CELL, str(tmp_path)) == msgspec.structs.replace(CELL, checkout=str(tmp_path))
     other = base_cell(CELL, "0.9")

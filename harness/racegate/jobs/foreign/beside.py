@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import zip_longest
 
@@ -208,8 +208,8 @@ def _difference(its: Observation | None, mine: Observation | None, *, behind: st
     if not (isinstance(before, dict) and isinstance(after, dict)):
         found = _inside(before, after, None)
     else:
-        field = next(key for key in (*before, *after) if before.get(key) != after.get(key))
-        found = _inside(before.get(field), after.get(field), before.get(_ROWS))
+        field = _differing(before, after)
+        found = _inside(_entry(before, field), _entry(after, field), before.get(_ROWS))
         boundary = f"{boundary}.{field}"
     place = f"{boundary}{found.place}"
     return msgspec.structs.replace(found, place=place, step=step, behind=behind)
@@ -248,8 +248,8 @@ def _place(one: Observation | None) -> tuple[int | None, str]:
 def _inside(old: object, new: object, rows: object) -> ValueChange:
     """The first entry in which two values of a field differ: of a list, or by request."""
     if isinstance(old, dict) and isinstance(new, dict):
-        key = next(key for key in (*old, *new) if old.get(key) != new.get(key))
-        return ValueChange(place="", request=str(key), old=old.get(key), new=new.get(key))
+        key = _differing(old, new)
+        return ValueChange(place="", request=str(key), old=_entry(old, key), new=_entry(new, key))
     if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
         at = next(index for index, value in enumerate(old) if value != new[index])
         if isinstance(rows, list) and len(rows) == len(old):
@@ -257,6 +257,16 @@ def _inside(old: object, new: object, rows: object) -> ValueChange:
         found = _inside(old[at], new[at], None)
         return msgspec.structs.replace(found, place=f"[{at}]{found.place}")
     return ValueChange(place="", old=old, new=new)
+
+
+def _differing(old: Mapping[str, object], new: Mapping[str, object]) -> str:
+    """The first key whose entries differ. None is another entry than none at all."""
+    return next(key for key in (*old, *new) if _entry(old, key) != _entry(new, key))
+
+
+def _entry(values: Mapping[str, object], key: str) -> object:
+    """In words where it is None, which stands for an entry that is absent."""
+    return "None" if values.get(key, ...) is None else values.get(key)
 
 
 def _short(value: object) -> str:

@@ -44,7 +44,8 @@ from racegate.targets.common.inside.sources import LineTracer, edit_source, read
 from racegate.targets.common.wire import FAILED, ReleaseRun, RunMode, Task
 from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.inside import plants, standins
-from racegate.targets.vllm.inside.engine import Driver, check_started, start
+from racegate.targets.vllm.inside.engine import Driver, start
+from racegate.targets.vllm.inside.scripted.started import check_started
 from racegate.targets.vllm.inside.watch import find_wrong
 from racegate.targets.vllm.wire import PositionMode
 
