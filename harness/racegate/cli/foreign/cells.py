@@ -45,6 +45,19 @@ ThinkingOption = Annotated[
     ThinkingMode, typer.Option("--thinking", help="budgets: of all requests but the first.")
 ]
 
+DraftModeOption = Annotated[
+    DraftMode, typer.Option("--draft-mode", help="Which drafts of sampled requests.")
+]
+ThrottleOption = Annotated[
+    int,
+    typer.Option(
+        "--throttle",
+        min=0,
+        metavar="N",
+        help="Prefills wait for every Nth step, as ranks of data parallelism agree.",
+    ),
+]
+
 
 def vllm_cell(
     release: ReleaseOption,
@@ -65,9 +78,7 @@ def vllm_cell(
     drafter: Annotated[
         ProposerKind, typer.Option("--drafter", help="What proposes drafts.")
     ] = ProposerKind.MTP,
-    draft_mode: Annotated[
-        DraftMode, typer.Option("--draft-mode", help="Which drafts of sampled requests.")
-    ] = DraftMode.GREEDY,
+    draft_mode: DraftModeOption = DraftMode.GREEDY,
     draft_schedule: ScheduleOption = DraftSchedule.FIXED,
     scheduling: SchedulingOption = SchedulingMode.ASYNC,
     graphs: Annotated[
@@ -82,15 +93,7 @@ def vllm_cell(
     connector: Annotated[
         ConnectorKind, typer.Option("--connector", help="What keeps blocks in the host's memory.")
     ] = ConnectorKind.NONE,
-    throttle: Annotated[
-        int,
-        typer.Option(
-            "--throttle",
-            min=0,
-            metavar="N",
-            help="Prefills wait for every Nth step, as ranks of data parallelism agree.",
-        ),
-    ] = 0,
+    throttle: ThrottleOption = 0,
     engine_arg: Annotated[
         list[str] | None,
         typer.Option(
