@@ -185,11 +185,11 @@ class TestEquivalents:
     def test_an_entry_may_hold_in_one_setting_alone(self, tmp_path: Path) -> None:
         path, one = tmp_path / "e.toml", mutant()
         looks = {"file": one.file, "scope": one.edit.scope, "before": one.before}
-        entry = looks | {"after": one.after, "reason": "why", "only": "v1"}
+        entry = looks | {"after": one.after, "reason": "why", "within": "v1"}
         lines = (f"{name} = {json.dumps(value)}" for name, value in entry.items())
         path.write_text("\n".join(("[[equivalent]]", *lines)))
-        assert load_equivalents(path, ("v1", "align")).of(one) == "why"
-        assert load_equivalents(path, ("v2", "align")).of(one) == ""
+        assert load_equivalents(path, settings=("v1", "align")).of(one) == "why"
+        assert load_equivalents(path, settings=("v2", "align")).of(one) == ""
 
     def test_every_committed_entry_is_a_mutant(self) -> None:
         """All of them, of all files: one that a later change left behind ends a measurement."""
