@@ -62,8 +62,8 @@ PAGE = """\
 
 Written by `python reports/vllm/unknown.py reports/vllm/unknown.jsonl`: each mistake of
 [unknown.toml](unknown.toml), all of them written before the first was judged, and none changed
-or left out since. Most undo a repair that vLLM merged (*origin*). Each was made in a started
-engine and judged beside the release from the recorded runs (`--runs 0`), in those of the recorded
+or left out since. Most undo a repair that vLLM merged or was offered (*origin*). Each was made
+in a started engine and judged beside the release from the recorded runs (`--runs 0`), in those of the recorded
 scenarios that run its lines. {checkouts} were made in a checkout too: its gate ended with exit code
 1 in {confirmed}. {open} of the file are not judged yet.
 
