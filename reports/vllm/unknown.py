@@ -63,9 +63,9 @@ PAGE = """\
 Written by `python reports/vllm/unknown.py reports/vllm/unknown.jsonl`: each mistake of
 [unknown.toml](unknown.toml), all of them written before the first was judged, and none changed
 or left out since. Most undo a repair that vLLM merged or was offered (*origin*). Each was made
-in a started engine and judged beside the release from the recorded runs (`--runs 0`), in those of the recorded
-scenarios that run its lines. {checkouts} were made in a checkout too: its gate ended with exit code
-1 in {confirmed}. {open} of the file are not judged yet.
+in a started engine and judged beside the release from the recorded runs (`--runs 0`), in those
+of the recorded scenarios that run its lines. {checkouts} were made in a checkout too: its gate
+ended with exit code 1 in {confirmed}. {open} of the file are not judged yet.
 
 **{noticed} of {all} are noticed as drawn**; {quiet} of those that are not change nothing, or need
 what the column says. Below the table is what the gate prints of each, at most {lines} lines.
