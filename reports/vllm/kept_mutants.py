@@ -77,6 +77,8 @@ earlier pages name.""",
 for, in fourteen scenarios of one setting, on another machine; the command is that of the first
 seed. Nobody has read what is missed, but what earlier pages name.""",
 }
+# Where a page is of several: by the first of them.
+SEEDS = {7: "each of the seeds 7 to 12 draws"}
 AS_DRAWN = """Observations and scenarios were chosen by the survivors of earlier seeds. **These
 are the figures as drawn**: whoever read the survivors has said what would notice them, and mended
 nothing before they were counted."""
@@ -88,7 +90,7 @@ PAGE = """\
         --equivalent reports/vllm/equivalent.toml --missing reports/vllm/missing.toml
     {command}
 
-The sample was not finished: {tried} mutants of it were judged, the first that seed {seed} draws.
+The sample was not finished: {tried} mutants of it were judged, the first that {seeds}.
 Of those that matter **{killed} of {matter} are noticed ({score:.1f} %)**, {elsewhere} of them in
 other settings alone{settings}.
 {equivalent} change nothing, {unedited} more could not be edited while the engine runs. What those
@@ -188,6 +190,7 @@ def page(found: Sequence[JudgedMutant], given: argparse.Namespace) -> str:
         note=NOTES.get((given.runner, given.seed), AS_DRAWN),
         sample=given.sample,
         seed=given.seed,
+        seeds=SEEDS.get(given.seed, f"seed {given.seed} draws"),
         file=given.file,
         command=(
             f"python reports/vllm/kept_mutants.py {given.file} --seed {given.seed} "

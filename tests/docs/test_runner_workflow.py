@@ -8,8 +8,6 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -22,13 +20,10 @@ from typer.testing import CliRunner
 
 from actions import filled, run_script
 from racegate.cli.app import app
-from racegate.jobs.foreign.releases import OpenedEngine
-from racegate.targets.common.cell import EngineCell
-from racegate.targets.common.client import RUN_S
 from racegate.targets.vllm.cell import Cell
 from repository import ROOT
 from small_engine import Wait
-from small_release import SmallReleases
+from small_release import SmallReleases, TwoReleases, cached_release
 
 GUIDE = ROOT / "docs" / "gate_a_runner_change.md"
 # Says what it was given, a line for each call.
@@ -47,32 +42,13 @@ def job() -> Any:
 SETTINGS: list[str] = job()["strategy"]["matrix"]["settings"]
 
 
-class Checkouts(SmallReleases):
-    """The checkout waits elsewhere than its base. cells: of what was opened"""
-
-    def __init__(self, changed: Wait) -> None:
-        super().__init__(Wait.BEFORE)
-        self.changed = changed
-
-    @contextmanager
-    def __call__(
-        self, cell: EngineCell, *, log: Path | None = None, run_s: float = RUN_S
-    ) -> Iterator[OpenedEngine]:
-        self.wait = Wait.BEFORE if cell.checkout is None else self.changed
-        with super().__call__(cell, log=log, run_s=run_s) as opened:
-            yield opened
-
-
 @pytest.fixture
 def checkout(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A checkout of vLLM, and the release that the workflow names in the cache directory."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
-    environment = tmp_path / "cache" / "racegate" / "vllm" / "0.33.0"
-    site = environment / "lib" / "python3.11" / "site-packages"
-    Path(site, "torch-2.14.1.dist-info").mkdir(parents=True)
-    (environment / "racegate-done").write_text("0.33.0\n")
+    cached_release(tmp_path / "cache", "0.33.0")
     Path("vllm").mkdir()
     Path("vllm", "__init__.py").write_text("")
     return tmp_path
@@ -123,7 +99,7 @@ def test_each_job_installs_and_gates_the_checkout_beside_its_base(
     ]
     codes = {}
     for changed in (Wait.BEFORE, Wait.BEHIND):
-        releases = Checkouts(changed)
+        releases = TwoReleases(Wait.BEFORE, changed)
         for _, *words in commands:
             done = run(words, releases, monkeypatch)
             codes[changed, words[1]] = done.exit_code

@@ -45,3 +45,31 @@ class SmallReleases:
         self.scenarios.append(scenario.name)
         is_calm = scenario.name.endswith(self.calm)
         return SmallEngine(Wait.BEFORE if is_calm else self.wait).run(plan)
+
+
+class TwoReleases(SmallReleases):
+    """A checkout waits elsewhere than its release. changed: where the checkout's host waits"""
+
+    def __init__(self, base: Wait, changed: Wait) -> None:
+        super().__init__(base)
+        self.waits = {False: base, True: changed}
+
+    @contextmanager
+    def __call__(
+        self, cell: EngineCell, *, log: Path | None = None, run_s: float = RUN_S
+    ) -> Iterator[OpenedEngine]:
+        self.wait = self.waits[cell.checkout is not None]
+        with super().__call__(cell, log=log, run_s=run_s) as opened:
+            yield opened
+
+
+def cached_release(cache: Path, release: str) -> Path:
+    """A release of vLLM that is set up, as far as its files say; returns its site-packages.
+
+    cache: the user's cache directory
+    """
+    environment = cache / "racegate" / "vllm" / release
+    site = environment / "lib" / "python3.11" / "site-packages"
+    Path(site, "torch-2.14.1.dist-info").mkdir(parents=True)
+    (environment / "racegate-done").write_text(f"{release}\n")
+    return site

@@ -90,7 +90,10 @@ def test_how_the_run_ended_is_told_behind_the_value_that_differs() -> None:
 
 
 @pytest.mark.parametrize("is_within", [False, True])
-def test_a_field_that_is_none_is_not_one_that_is_absent(*, is_within: bool) -> None:
+@pytest.mark.parametrize(("of_change", "shown"), [({}, "absent"), ({"named": "None"}, "None")])
+def test_a_field_that_is_none_is_not_one_that_is_absent_or_in_words(
+    of_change: dict[str, object], shown: str, *, is_within: bool
+) -> None:
     """A runner that forgets to set one, or sets it to nothing."""
 
     def seen(values: dict[str, object]) -> tuple[Observation, ...]:
@@ -100,11 +103,11 @@ def test_a_field_that_is_none_is_not_one_that_is_absent(*, is_within: bool) -> N
 
     base, change = (
         ComparedRun(result=result(), ending=Ending.FINISHED, message="", seen=seen(values))
-        for values in ({"left": 1, "named": None}, {"left": 1})
+        for values in ({"left": 1, "named": None}, {"left": 1} | of_change)
     )
     changed = compare(base, change).changed
     assert changed is not None and changed.step == 2
-    assert "None" in changed.message and "absent" in changed.message
+    assert "None" in changed.message and shown in changed.message
 
 
 def test_a_base_is_a_release_or_the_folder_of_a_checkout(tmp_path: Path) -> None:

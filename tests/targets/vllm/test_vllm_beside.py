@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,18 +23,15 @@ from racegate.history.gates.results import gated
 from racegate.history.outcome import Comparison, RunResult
 from racegate.interpose.outcome import Ending, Observation
 from racegate.jobs.foreign.beside import ComparedRun, compare
-from racegate.jobs.foreign.releases import OpenedEngine
 from racegate.report.causes import told_findings
 from racegate.report.targets.results import print_target_gate
-from racegate.targets.common.cell import EngineCell
-from racegate.targets.common.client import RUN_S
 from racegate.targets.common.judge import judge
 from racegate.targets.common.result import result_of
 from racegate.targets.common.wire import ReleaseRun
 from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.wire import ModelRunner, StateMode
 from small_engine import Served, SmallEngine, Wait
-from small_release import SmallReleases
+from small_release import SmallReleases, TwoReleases, cached_release
 
 CELL = Cell(release="1.0", runner=ModelRunner.V1, mode=StateMode.NONE)
 # A landing changes nothing that is observed in DEAD, something in BEHIND; BEFORE has no conflict.
@@ -137,31 +132,12 @@ def test_tokens_are_compared_when_no_observation_differs() -> None:
     assert changed.message == "request A: delivered tokens is (1, 3), in the base (1, 2)"
 
 
-class TwoReleases(SmallReleases):
-    """A checkout waits elsewhere than its release. changed: where the checkout's host waits"""
-
-    def __init__(self, base: Wait, changed: Wait) -> None:
-        super().__init__(base)
-        self.waits = {False: base, True: changed}
-
-    @contextmanager
-    def __call__(
-        self, cell: EngineCell, *, log: Path | None = None, run_s: float = RUN_S
-    ) -> Iterator[OpenedEngine]:
-        self.wait = self.waits[cell.checkout is not None]
-        with super().__call__(cell, log=log, run_s=run_s) as opened:
-            yield opened
-
-
 @pytest.fixture
 def checkout(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A folder in which everything is, with the user's cache directory and one script."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    environment = tmp_path / "cache" / "racegate" / "vllm" / "1.0"
-    site = environment / "lib" / "python3.11" / "site-packages"
-    Path(site, "torch-2.14.1.dist-info").mkdir(parents=True)
-    (environment / "racegate-done").write_text("1.0\n")
+    cached_release(tmp_path / "cache", "1.0")
     Path("vllm").mkdir()
     Path("vllm", "__init__.py").write_text("")
     Path("scripts").mkdir()

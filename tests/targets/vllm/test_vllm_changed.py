@@ -23,7 +23,7 @@ from racegate.targets.common.cell import EngineCell
 from racegate.targets.common.client import RUN_S
 from racegate.targets.common.wire import ReleaseRun, SourceOptions
 from small_engine import Wait
-from small_release import SmallReleases
+from small_release import SmallReleases, cached_release
 
 RUNNER = """\
 import os
@@ -123,10 +123,7 @@ def checkout(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """The folder of a checkout and of its scripts; returns its runner's source."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    environment = tmp_path / "cache" / "racegate" / "vllm" / "1.0"
-    site = environment / "lib" / "python3.11" / "site-packages"
-    Path(site, "torch-2.14.1.dist-info").mkdir(parents=True)
-    (environment / "racegate-done").write_text("1.0\n")
+    site = cached_release(tmp_path / "cache", "1.0")
     Path("scripts").mkdir()
     for folder in (site, tmp_path):
         Path(folder, "vllm").mkdir()

@@ -261,7 +261,7 @@ def _inside(old: object, new: object, rows: object) -> ValueChange:
 
 def _differing(old: Mapping[str, object], new: Mapping[str, object]) -> str:
     """The first key whose entries differ. None is another entry than none at all."""
-    return next(key for key in (*old, *new) if _entry(old, key) != _entry(new, key))
+    return next(key for key in (*old, *new) if old.get(key, ...) != new.get(key, ...))
 
 
 def _entry(values: Mapping[str, object], key: str) -> object:
