@@ -88,7 +88,9 @@ def start(folder: Path, asked: Cell) -> Any:
     from vllm.engine.arg_utils import EngineArgs
     from vllm.v1.engine.llm_engine import LLMEngine
 
-    (folder / "config.json").write_text(json.dumps(config(asked.layers, asked.positions, asked.vocabulary)))
+    (folder / "config.json").write_text(
+        json.dumps(config(asked.layers, asked.positions, asked.vocabulary))
+    )
     fit_release(asked)
     known = inspect.signature(EngineArgs.__init__).parameters
     arguments: dict[str, Any] = {
