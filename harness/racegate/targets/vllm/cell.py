@@ -47,7 +47,7 @@ BLOCK_TOKENS = 80  # of attention, in a model with recurrent states
 _OF_DRAFTS = ("rejections", "full_accepts", "zero_draft_rows", "mrope_drifts")
 _OF_MANY = ("rejections", "full_accepts")
 _MOVES = ("condense_moves", "reorder_moves")
-_OVERLAPS = ("overlapped_ops", "aborts_in_flight", "discarded_rows")
+_OVERLAPS = ("overlapped_ops", "aborts_in_flight", "pauses_in_flight", "discarded_rows")
 _OF_STATES = ("reorder_moves", "zeroed_blocks")
 # What is usual is not named: by field, the option of the command line and what a file's name has.
 _NAMED = {

@@ -40,6 +40,7 @@ from racegate.targets.vllm.inside.scripted.images import (
     prompt_with,
 )
 from racegate.targets.vllm.inside.scripted.model import WIDTH, Script, config
+from racegate.targets.vllm.inside.scripted.pauses import Pauses
 from racegate.targets.vllm.inside.scripted.scripts import fit_release, script_of
 from racegate.targets.vllm.inside.scripted.speculation import LAYERS_HEARD, OWN_MODELS, asked_drafts
 from racegate.targets.vllm.inside.scripted.started import runner_of, state_block_of
@@ -316,6 +317,7 @@ class Driver:
         aborts = [event for event in scenario.events if isinstance(event, Abort)]
         delivered: dict[str, tuple[int, ...]] = {request.name: () for request in scenario.requests}
         engine, watch = self._engine, self.watch
+        pauses = Pauses(engine, watch.counters, scenario.pauses)
         for turn in range(scenario.steps_max):
             self._session.listener.begin_turn(turn)
             if on_turn is not None:
@@ -335,6 +337,7 @@ class Driver:
             for event in [event for event in aborts if event.step < watch.step]:
                 aborts.remove(event)
                 self._abort(event.request, delivered)
+            pauses.between_turns(watch.step)
         self._note_kept(None)
         watch.inner_on_host(f"{KEPT} on streams", **self._session.listener.streams())
         return delivered
