@@ -123,6 +123,21 @@ class ThinkingMode(StrEnum):
     BUDGETS = "budgets"
 
 
+class AdapterMode(StrEnum):
+    """Whether requests have adapters. LORA: two of three have one of two"""
+
+    NONE = "none"
+    LORA = "lora"
+
+
+ADAPTERS = 2
+
+
+def adapter_of(index: int) -> int:
+    """Which adapter a request has, by its place in the scenario: from 1, 0 for none."""
+    return index % (ADAPTERS + 1)
+
+
 class StateMode(StrEnum):
     """vLLM's `mamba_cache_mode`: how recurrent states are kept for prefixes."""
 
