@@ -138,6 +138,15 @@ def adapter_of(index: int) -> int:
     return index % (ADAPTERS + 1)
 
 
+class VocabularyMode(StrEnum):
+    """How many tokens the model knows. WIDE: more than a block of the kernels that verify drafts,
+    sample, penalise and mask
+    """
+
+    USUAL = "usual"
+    WIDE = "wide"
+
+
 class StateMode(StrEnum):
     """vLLM's `mamba_cache_mode`: how recurrent states are kept for prefixes."""
 
