@@ -61,8 +61,8 @@ def untrue(tokens: list[int], slots: list[int], ids: list[int | None]) -> list[s
     says = Script(SCENARIO, draft_len=0)
     truth = Truth(says, [], penalties_of)
     asked = {"tokens": 1, "drafts": 0, "computed": 0, "known": 2, "blocks": []}
-    chosen = {"asked": None, "requests": dict.fromkeys(NAMES, asked)}
-    seen = {"rows": list(NAMES), "tokens": tokens, "slots": slots, "ids": ids}
+    chosen: dict[str, object] = {"asked": None, "requests": dict.fromkeys(NAMES, asked)}
+    seen: dict[str, object] = {"rows": list(NAMES), "tokens": tokens, "slots": slots, "ids": ids}
     truth.read([(1, "scheduled", chosen), (1, "adapters", seen)])
     return [f"{one.what}: {one.used}, {one.true}" for one in truth.untrue]
 
