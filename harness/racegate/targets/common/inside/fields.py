@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import zlib
+from array import array
 from collections import deque
 from collections.abc import Iterable, Mapping
 from enum import Enum
@@ -67,14 +68,14 @@ def named(owner: Any) -> Iterable[tuple[str, Any]]:
     return list(vars(owner).items())
 
 
-def past_guards(array: np.ndarray) -> np.ndarray:
+def past_guards(values: np.ndarray) -> np.ndarray:
     """The values of an array now. Pages of pinned memory that the device may be using are closed,
     and to read them as the engine does would be taken for a touch by the engine.
     """
-    is_flat = array.flags.c_contiguous and array.nbytes and not array.dtype.hasobject
-    low = array.__array_interface__["data"][0]
-    held = peek(low, low + array.nbytes) if is_flat else None
-    return array if held is None else np.frombuffer(held, array.dtype).reshape(array.shape)
+    is_flat = values.flags.c_contiguous and values.nbytes and not values.dtype.hasobject
+    low = values.__array_interface__["data"][0]
+    held = peek(low, low + values.nbytes) if is_flat else None
+    return values if held is None else np.frombuffer(held, values.dtype).reshape(values.shape)
 
 
 def is_told(name: str) -> bool:
@@ -98,6 +99,8 @@ def plain(value: Any, records: int = 0) -> Any:
         return value.item()
     if isinstance(value, np.ndarray) and records:
         return _short(past_guards(value).tolist())
+    if isinstance(value, array):
+        return _short(value.tolist())
     if isinstance(value, torch.Generator):
         return value.initial_seed()
     if isinstance(value, dict):
