@@ -32,6 +32,8 @@ def scheduler(committed: int = 3) -> Any:
         chunked_req=d,
         forward_ct=4,
         watched_since=99.5,
+        nccl_port=41217,
+        folder="/somewhere/engine-1",
         new_token_ratio_tracker=SimpleNamespace(current=0.75),
         req_to_token_pool=pool,
         token_to_kv_pool_allocator=pool,
@@ -47,14 +49,15 @@ def noted(made: Any) -> Values:
     return values
 
 
-def test_requests_are_told_wherever_they_are_and_clocks_are_not() -> None:
+def test_requests_are_told_wherever_they_are_and_what_each_run_has_of_its_own_is_not() -> None:
     of = noted(scheduler())
     assert of["requests.kv.kv_committed_len"] == dict.fromkeys("ABCD", 3)
     assert of["requests.output_ids"] == {key: [0, 1, 2] for key in "ABCD"}
     assert (of["waiting_queue"], of["chunked_req"], of["forward_ct"]) == (["C"], "D", 4)
     assert (of["running_batch.reqs"], of["last_batch.batch_is_full"]) == (["A", "B"], True)
     assert of["ratio.current"] == 0.75
-    assert not {"watched_since", "running_batch.launch_ts", "requests.queue_time_start"} & set(of)
+    ones = {"watched_since", "nccl_port", "folder", "running_batch.launch_ts"}
+    assert not (ones | {"requests.queue_time_start"}) & set(of)
 
 
 def test_sizes_of_pools_and_of_the_tree_are_numbers() -> None:

@@ -319,6 +319,7 @@ def _bases(cell: ReleaseCell, against: str | None, runs: int, log: Path | None) 
     """What scenarios are compared with, if there is a base."""
     if against is None:
         return None
+    kind_of(cell).packaging.environment_of(cell.release, checkout=cell.checkout)  # or it is refused
     base = _reopened(base_cell(cell, against), runs, log)
     return Bases(base, content_of(base.cell), settings=(runs,))
 

@@ -12,7 +12,8 @@ from racegate.targets.common.inside.watch import Values, Watch
 from racegate.targets.common.wire import KEPT
 
 _BATCHES = ("running_batch", "last_batch")
-_CLOCKS = ("_ts", "_tic", "_time_start")  # endings of more fields that no two runs have in common
+# Endings of more fields that no two runs have in common: clocks, and what the start has drawn.
+_ITS_OWN = ("_ts", "_tic", "_time_start", "_port")
 _SIZES = ("available_size", "evictable_size", "protected_size", "total_size")
 
 
@@ -33,7 +34,7 @@ def watch_passes(watch: Watch, runner: Any) -> None:
 
     def forward(batch: Any, *args: Any, **kwargs: Any) -> Any:
         with watch.own():
-            found = _without_clocks(fields_of(batch))
+            found = _of_all_runs(fields_of(batch))
         watch.inner_on_host(f"{KEPT} for the runner", **found)
         return plain(batch, *args, **kwargs)
 
@@ -43,16 +44,13 @@ def watch_passes(watch: Watch, runner: Any) -> None:
 def note_output(watch: Watch, output: Any) -> None:
     """What clients are given of a step."""
     with watch.own():
-        found = _without_clocks(fields_of(output))
+        found = _of_all_runs(fields_of(output))
     watch.inner_on_host(f"{KEPT} for clients", **found)
 
 
 def _of_scheduler(scheduler: Any) -> Values:
-    found = {
-        name: value
-        for name, value in fields_of(scheduler).items()
-        if not isinstance(value, float)  # clocks, of which names say little
-    }
+    told = fields_of(scheduler)
+    found = {name: value for name, value in told.items() if not _is_of_one_run(value)}
     for name in _BATCHES:
         batch = getattr(scheduler, name, None)
         if batch is not None:
@@ -64,7 +62,12 @@ def _of_scheduler(scheduler: Any) -> Values:
     tracker = getattr(scheduler, "new_token_ratio_tracker", None)
     if tracker is not None:
         found |= fields_of(tracker, "ratio")
-    return _without_clocks(found | _sizes(scheduler))
+    return _of_all_runs(found | _sizes(scheduler))
+
+
+def _is_of_one_run(value: object) -> bool:
+    """Clocks and places, of which names say little."""
+    return isinstance(value, float) or (isinstance(value, str) and "/" in value)
 
 
 def _requests(scheduler: Any) -> Iterator[Any]:
@@ -99,5 +102,5 @@ def _number(value: Any) -> object:
     return int(value) if hasattr(value, "__int__") else repr(value)
 
 
-def _without_clocks(found: Values) -> Values:
-    return {name: value for name, value in found.items() if not name.endswith(_CLOCKS)}
+def _of_all_runs(found: Values) -> Values:
+    return {name: value for name, value in found.items() if not name.endswith(_ITS_OWN)}
