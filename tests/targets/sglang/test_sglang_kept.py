@@ -32,6 +32,7 @@ def scheduler(committed: int = 3) -> Any:
         chunked_req=d,
         forward_ct=4,
         watched_since=99.5,
+        total_busy_us=71,
         nccl_port=41217,
         folder="/somewhere/engine-1",
         new_token_ratio_tracker=SimpleNamespace(current=0.75),
@@ -56,7 +57,7 @@ def test_requests_are_told_wherever_they_are_and_what_each_run_has_of_its_own_is
     assert (of["waiting_queue"], of["chunked_req"], of["forward_ct"]) == (["C"], "D", 4)
     assert (of["running_batch.reqs"], of["last_batch.batch_is_full"]) == (["A", "B"], True)
     assert of["ratio.current"] == 0.75
-    ones = {"watched_since", "nccl_port", "folder", "running_batch.launch_ts"}
+    ones = {"watched_since", "total_busy_us", "nccl_port", "folder", "running_batch.launch_ts"}
     assert not (ones | {"requests.queue_time_start"}) & set(of)
 
 

@@ -13,7 +13,7 @@ from racegate.targets.common.wire import KEPT
 
 _BATCHES = ("running_batch", "last_batch")
 # Endings of more fields that no two runs have in common: clocks, and what the start has drawn.
-_ITS_OWN = ("_ts", "_tic", "_time_start", "_port")
+_ITS_OWN = ("_ts", "_tic", "_us", "_ms", "_ns", "_time_start", "_port")
 _SIZES = ("available_size", "evictable_size", "protected_size", "total_size")
 
 
@@ -50,7 +50,7 @@ def note_output(watch: Watch, output: Any) -> None:
 
 def _of_scheduler(scheduler: Any) -> Values:
     told = fields_of(scheduler)
-    found = {name: value for name, value in told.items() if not _is_of_one_run(value)}
+    found = {name: value for name, value in told.items() if _is_of_all_runs(value)}
     for name in _BATCHES:
         batch = getattr(scheduler, name, None)
         if batch is not None:
@@ -65,9 +65,13 @@ def _of_scheduler(scheduler: Any) -> Values:
     return _of_all_runs(found | _sizes(scheduler))
 
 
-def _is_of_one_run(value: object) -> bool:
-    """Clocks and places, of which names say little."""
-    return isinstance(value, float) or (isinstance(value, str) and "/" in value)
+def _is_of_all_runs(value: object) -> bool:
+    """Counts, flags and names, and lists of names. The rest are clocks, places, and records of
+    steps for those who look for mistakes.
+    """
+    if isinstance(value, list):
+        return all(isinstance(one, str) for one in value)
+    return value is None or isinstance(value, int) or (isinstance(value, str) and "/" not in value)
 
 
 def _requests(scheduler: Any) -> Iterator[Any]:
