@@ -20,7 +20,7 @@ from racegate.targets.common.judge import unmet_expectations
 from racegate.targets.common.wire import ReleaseRun
 from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.inside.graphs import asked_graphs
-from racegate.targets.vllm.inside.scripted.model import config
+from racegate.targets.vllm.inside.scripted.model import VOCAB, config, drafter_config
 from racegate.targets.vllm.inside.scripted.speculation import drafts_by_batch
 from racegate.targets.vllm.inside.scripted.windows import WINDOW_TOKENS
 from racegate.targets.vllm.inside.standins import own_arguments
@@ -38,6 +38,7 @@ from racegate.targets.vllm.wire import (
     ProposerKind,
     SchedulingMode,
     StateMode,
+    VocabularyMode,
 )
 
 SCRIPTS = Path(__file__).parents[3] / "scenarios" / "vllm"
@@ -172,6 +173,15 @@ def test_prefills_that_wait_are_a_setting_and_windows_are_of_attention() -> None
     asked = config(LayerMode.WINDOWS)
     assert asked["rswa_window"] == WINDOW_TOKENS and "rswa_window" not in config()
     assert asked["layer_types"] == config(LayerMode.ATTENTION)["layer_types"]
+
+
+def test_a_wide_vocabulary_is_of_the_model_and_of_its_drafter() -> None:
+    wide = msgspec.structs.replace(cell(), vocabulary=VocabularyMode.WIDE)
+    assert wide.settings == ("v1", "align", "vocabulary-wide")
+    assert wide.command[-1] == "--vocabulary wide"
+    tokens = config(vocabulary=VocabularyMode.WIDE)["vocab_size"]
+    assert tokens > 8192 > VOCAB == config()["vocab_size"] and tokens % 32 == 0
+    assert drafter_config(VocabularyMode.WIDE)["vocab_size"] == tokens
 
 
 def test_what_a_runner_never_does_is_not_asked_of_it() -> None:
