@@ -245,7 +245,7 @@ def test_drafts_are_drawn_where_they_have_weights(made: tuple[Any, Any], count: 
     ("argument", "said"),
     [
         ("enable_lora=true", "LoRA is not judged"),
-        ("enable_sleep_mode=true", "sleep, wake and reload of weights are not judged"),
+        ("enable_sleep_mode=true", "memory that a sleeping engine gives up is not judged"),
         ('runner="pooling"', "pooling is not judged"),
         ('convert="embed"', "pooling is not judged"),
         ('model="state-spaces/mamba2-130m"', "Mamba2 and other layers are not judged"),
