@@ -244,7 +244,7 @@ def test_drafts_are_drawn_where_they_have_weights(made: tuple[Any, Any], count: 
 @pytest.mark.parametrize(
     ("argument", "said"),
     [
-        ("enable_lora=true", "LoRA is not judged"),
+        ("enable_lora=true", "adapters are asked for by --adapters lora"),
         ("enable_sleep_mode=true", "memory that a sleeping engine gives up is not judged"),
         ('runner="pooling"', "pooling is not judged"),
         ('convert="embed"', "pooling is not judged"),

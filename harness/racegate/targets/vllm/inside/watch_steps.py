@@ -84,6 +84,36 @@ def _beginnings(scheduler: Any, scheduled: Any) -> tuple[dict[str, int], dict[st
     return known, computed
 
 
+def watch_adapters(watch: RunnerWatch, runner: Any, rows: Rows) -> None:
+    """Which adapter each token is run with, by what the host says and by the slots on the device.
+
+    ids: of the adapters in these slots; active: those that the step needs
+    """
+    present: list[str] = []  # runner V2 knows its rows later
+    if hasattr(runner, "lora_state"):
+        before(
+            runner.lora_state,
+            "make_lora_inputs",
+            lambda given: present.__setitem__(slice(None), map(name_of, given["req_ids"])),
+        )
+    plain = runner._set_active_loras
+
+    def set_active(prompts: Any, tokens: Any, requests: Any, *args: Any, **kwargs: Any) -> None:
+        plain(prompts, tokens, requests, *args, **kwargs)
+        manager = runner.lora_manager._adapter_manager
+        (wrapper,) = manager.punica_wrapper_mapping.values()
+        watch.inner_on_device(
+            "adapters",
+            {"slots": wrapper.token_lora_indices},
+            rows=list(present) or rows(),
+            tokens=list(map(int, tokens)),
+            ids=list(manager.lora_index_to_id),
+            active=sorted(one.lora_int_id for one in requests),
+        )
+
+    runner._set_active_loras = set_active
+
+
 def watch_previous(watch: RunnerWatch, runner: Any, rows: Rows) -> None:
     """Which row of the step before each row comes from: the runner with persistent rows."""
     plain = getattr(runner, "_compute_prev_positions", None)
