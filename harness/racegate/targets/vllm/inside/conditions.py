@@ -12,10 +12,11 @@ from typing import Any
 import torch
 
 from racegate.scenario.spec import Budget, DraftLimit, Request, Scenario
+from racegate.targets.common.inside.fields import name_of
 from racegate.targets.common.wire import PENALISED
 from racegate.targets.vllm.inside.scripted.model import VOCAB
 from racegate.targets.vllm.inside.scripted.thinking import budget_of
-from racegate.targets.vllm.inside.watch import RunnerWatch, name_of
+from racegate.targets.vllm.inside.watch import RunnerWatch
 from racegate.targets.vllm.wire import MODULUS_MAX, ThinkingMode
 
 _NAMED = "logprob_token_ids"  # whose log probabilities a request asks for

@@ -12,6 +12,7 @@ import torch
 
 from racegate.interpose.outcome import DeviceKind
 from racegate.scenario.spec import Abort, Request, Scenario
+from racegate.targets.common.inside.fields import name_of
 from racegate.targets.common.inside.naming import named_buffers
 from racegate.targets.common.inside.serve import NotTaken
 from racegate.targets.common.inside.session import EngineSession
@@ -52,7 +53,6 @@ from racegate.targets.vllm.inside.truth.compare import Truth
 from racegate.targets.vllm.inside.truth.values import judged_by
 from racegate.targets.vllm.inside.watch import (
     RunnerWatch,
-    name_of,
     watch_attention,
     watch_metadata,
     watch_rows,

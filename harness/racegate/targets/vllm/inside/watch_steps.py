@@ -10,10 +10,11 @@ from typing import Any
 
 import torch
 
+from racegate.targets.common.inside.fields import name_of
 from racegate.targets.common.inside.session import Tensor
 from racegate.targets.vllm.inside.truth.compare import CHOSEN
 from racegate.targets.vllm.inside.truth.groups import GroupTable
-from racegate.targets.vllm.inside.watch import RunnerWatch, name_of
+from racegate.targets.vllm.inside.watch import RunnerWatch
 
 Rows = Callable[[], list[str]]
 Given = dict[str, Any]  # arguments, by the names of their parameters
