@@ -193,8 +193,8 @@ class Cell(EngineCell, frozen=True, kw_only=True, tag="vllm", tag_field="of"):
         is_drawn = self.draft_mode is DraftMode.PROBABILISTIC and self.drafts
         if expect.drawn_drafts and not is_drawn:
             return "it needs drafts that are drawn: --draft-mode probabilistic"
-        if self.graphs is CaptureMode.PIECEWISE and self.drafts:
-            return "passes of the drafter in graphs of pieces are not observed: --drafts 0"
+        if self.graphs is CaptureMode.PIECEWISE and self.drafts and self.runner is ModelRunner.V2:
+            return "passes of V2's drafter in graphs of pieces are not observed: --drafts 0"
         has_images = any(request.images for request in scenario.requests)
         if expect.encoded_images and self.images is ImageMode.POSITIONS:
             return "it has images that are encoded: --images encoded"

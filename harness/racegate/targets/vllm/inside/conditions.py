@@ -30,6 +30,7 @@ _PENALISING = (
 _BITS = 32  # tokens of one word of a mask
 NO_PENALTIES = {"presence_penalty": 0.0, "frequency_penalty": 0.0, "repetition_penalty": 1.0}
 UNPENALISED = 100  # seeds from which on a request has no penalties: nothing else follows its row
+SCORED = 200  # and from which on it asks for log probabilities of its prompt's tokens too
 
 
 def params_of(request: Request, own: range, *, is_drafted: bool, thinking: ThinkingMode) -> Any:
@@ -44,6 +45,7 @@ def params_of(request: Request, own: range, *, is_drafted: bool, thinking: Think
     if request.temperature:
         chosen |= {"seed": request.seed, **penalties_of(request)}
         chosen |= narrowed_as(request.seed % SORTS, own, is_drafted=is_drafted)
+        chosen |= scored_as(request)
     if request.grammar_modulus:
         from vllm.sampling_params import StructuredOutputsParams
 
@@ -105,6 +107,11 @@ def _other(own: range) -> int:
 def penalties_of(request: Request) -> dict[str, float]:
     """Of a request that is sampled."""
     return NO_PENALTIES if request.seed >= UNPENALISED else sampled_as(request.seed % SORTS)
+
+
+def scored_as(request: Request) -> dict[str, int]:
+    """How many log probabilities of each token of its prompt a request asks for that is sampled."""
+    return {"prompt_logprobs": 2} if request.seed >= SCORED else {}
 
 
 def sampled_as(sort: int) -> dict[str, float]:
