@@ -8,7 +8,7 @@ copied out as a checkout, and gated beside the release: `racegate vllm gate --re
 --against X --runs 0`. Whatever does not end with exit code 0 is a false alarm, or a scenario that
 the release does not do twice alike. One record a line, and a page beside it; cells whose record has
 exit code 0 are not run again. `--only WORD` runs those whose command has the word, `--minutes M`
-begins no cell behind that.
+begins no cell behind that. A release that is not set up is left for later.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from mistakes import SCRIPTS, shown
 
 from racegate.history.gates.results import GatedResults
 from racegate.history.outcome import RunResult
+from racegate.interpose.errors import BadInput
 from racegate.jobs.environment import commit_here
 from racegate.targets.vllm.environment import VLLM
 
@@ -50,10 +51,10 @@ beside that release:
 
 **{clean} of {all} end with exit code 0**, with {compared} scenarios compared. {open} cells of the
 file were not run. With `--runs 0` recorded runs alone are compared, otherwise landings too. *Left
-out*: scenarios that the settings do not allow, or that the release refuses. *Not reached*: what
-the scenario is about did not happen, on neither side. *Failed*: its run ended with an error, on
-both. Seconds are those of the command, on two cores with much other work, and with the start of
-the engines that it needed; what the base did was kept of an earlier gate in some.
+out*: scenarios that the settings do not allow, or that the release refuses. *Not reached*: a run
+did not exercise what its scenario expects, or not as often, the same on both sides. *Failed*: it
+ended with an error on both. Seconds are those of the command, on two cores with much other work
+(load about 20), with the start of both engines.
 
 | release | runner | mode | options | scenarios | runs | exit | compared | left out | not reached \
 | failed | seconds | commit | the first thing found |
@@ -126,10 +127,19 @@ def main() -> None:
     for cell in to_run(cells(), records(given.out)):
         is_asked = given.release in ("", cell.release) and given.only in " ".join(cell.command)
         if is_asked and monotonic() < until:
-            judged = gate(cell)
-            keep(given.out, judged)
-            print(f"{judged.code} {' '.join(cell.command)}: {tell(judged)}", flush=True)
+            run_one(cell, given.out)
     given.out.with_suffix(".md").write_text(page(records(given.out)))
+
+
+def run_one(cell: Unmodified, out: Path) -> None:
+    """Gates one cell and keeps its record, unless its release is not set up."""
+    try:
+        judged = gate(cell)
+    except BadInput as error:
+        print(f"not run: {error}", flush=True)
+        return
+    keep(out, judged)
+    print(f"{judged.code} {' '.join(cell.command)}: {tell(judged)}", flush=True)
 
 
 def cells() -> list[Unmodified]:

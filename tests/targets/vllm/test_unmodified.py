@@ -132,3 +132,12 @@ def test_a_checkout_is_gated_beside_its_release(
     one = unmodified.gate(asked)
     assert (one.code, one.compared, one.findings) == (0, 1, {})
     assert one.left_out == {"other": "it cannot"}
+
+
+def test_a_release_that_is_not_set_up_is_left_for_later(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    unmodified.run_one(CELL, tmp_path / "kept.jsonl")
+    assert "not set up here: racegate vllm setup --release 0.33.0" in capsys.readouterr().out
+    assert records(tmp_path / "kept.jsonl") == []
