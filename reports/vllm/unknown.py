@@ -1,13 +1,13 @@
 """Plants the mistakes of unknown.toml, which nobody had tried, and asks what the gate says.
 
     python reports/vllm/unknown.py reports/vllm/unknown.jsonl [--only WORD] [--runner v1]
-        [--minutes M] [--checkouts N]
+        [--minutes M] [--checkouts N] [--scenario NAME ...]
 
 Each is made in a started engine, as `racegate vllm mutate` does, in one scenario after the other of
 those that run the changed lines, until one notices it: with what the gate prints of that scenario
-first. `--minutes M` begins no scenario behind that. `--checkouts N` also makes the first N in
-copies of the release, as `mistakes.py` does. One record a line, and a page beside it; mistakes that
-have a record are not planted again.
+first. `--minutes M` begins no scenario behind that; `--scenario NAME` (can be repeated) takes those
+alone. `--checkouts N` also makes the first N in copies of the release, as `mistakes.py` does. One
+record a line, and a page beside it; mistakes that have a record are not planted again.
 """
 
 from __future__ import annotations
@@ -97,6 +97,7 @@ def main() -> None:
     parser.add_argument("--checkouts", type=int, default=0)
     parser.add_argument("--runner", choices=("v1", "v2"), default="")
     parser.add_argument("--minutes", type=float, default=inf)
+    parser.add_argument("--scenario", action="append", default=[])
     given = parser.parse_args()
     until = monotonic() + 60 * given.minutes
     known = {one.name for one in records(given.out)}
@@ -106,7 +107,9 @@ def main() -> None:
         if mistake.name not in known and is_asked:
             by_options[mistake.options].append(mistake)
     for options, planted in by_options.items():
-        for judged in in_started(cell_of(options), planted, until=until):
+        able = ordered(cell_of(options))
+        tried = [one for one in able if not given.scenario or one.name in given.scenario]
+        for judged in in_started(cell_of(options), planted, tried, until=until):
             with given.out.open("ab") as file:
                 file.write(msgspec.json.encode(judged) + b"\n")
             print(f"{judged.code} {judged.name}: {judged.scenario} {judged.what}", flush=True)
@@ -135,14 +138,16 @@ def cell_of(options: tuple[str, ...]) -> Cell:
     return msgspec.convert({"of": "vllm", "release": RELEASE, **asked}, Cell)
 
 
-def in_started(cell: Cell, planted: list[Mistake], *, until: float) -> Iterator[Unknown]:
+def in_started(
+    cell: Cell, planted: list[Mistake], tried: list[Scenario], *, until: float
+) -> Iterator[Unknown]:
     """What a started engine says of each, edited in forked processes: one scenario after the other,
     in each of which all are tried that no other has noticed. until: no further scenario is begun
     """
     left, ran = {one.name: one for one in planted}, Counter[str]()
     with open_release(cell, log=Path(os.devnull)) as opened:
         edited = EditedRelease(opened)
-        for scenario in ordered(cell):
+        for scenario in tried:
             if not left or monotonic() > until:
                 break
             edited.record([scenario], lambda name: print(f"recorded {name}", flush=True))

@@ -12,7 +12,9 @@ import pytest
 from racegate.scenario.files import load, load_all_for, load_for, parse
 from racegate.scenario.settings import CacheMode, EngineSpec, ModelSpec
 from racegate.scenario.spec import (
+    Caches,
     OwnScenario,
+    Pause,
     Scenario,
     ScenarioError,
     configured,
@@ -93,6 +95,40 @@ def test_free_blocks_are_no_setting_of_our_own_engine(tmp_path: Path) -> None:
     with pytest.raises(ScenarioError, match=r"engine\.blocks is ours") as caught:
         load(written(tmp_path, text))
     assert caught.value.path == "$.free_blocks"
+
+
+PAUSES = """
+[[pauses]]
+step = 2
+turns = 0
+caches = "cleared"
+
+[[pauses]]
+step = 4
+"""
+
+
+def test_a_client_pauses_a_release_and_not_our_own_engine(tmp_path: Path) -> None:
+    scenario = load_for("vLLM", written(tmp_path, SCRIPT + PAUSES))
+    assert scenario.pauses == (Pause(step=2, turns=0, caches=Caches.CLEARED), Pause(step=4))
+    assert load_for("vLLM", written(tmp_path, toml_of(scenario))) == scenario
+    with pytest.raises(ScenarioError, match="never paused") as caught:
+        load(written(tmp_path, (SCRIPT + PAUSES).replace("200", "2")))
+    assert caught.value.path == "$.pauses"
+
+
+@pytest.mark.parametrize(
+    ("change", "path"),
+    [
+        (("step = 4", "step = 300"), "$.pauses[1].step"),
+        (("turns = 0", "turns = -1"), "$.pauses[0].turns"),
+        (('"cleared"', '"lost"'), "$.pauses[0].caches"),
+    ],
+)
+def test_pauses_are_possible(tmp_path: Path, change: tuple[str, str], path: str) -> None:
+    with pytest.raises(ScenarioError) as caught:
+        load_for("vLLM", written(tmp_path, SCRIPT + PAUSES.replace(*change)))
+    assert caught.value.path == path
 
 
 @pytest.mark.parametrize("blocks", [0, -1])

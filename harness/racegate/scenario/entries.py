@@ -6,7 +6,7 @@ import msgspec
 
 from racegate.scenario.expect import Expect
 from racegate.scenario.settings import EngineSpec, ModelSpec
-from racegate.scenario.spec import Event, Image
+from racegate.scenario.spec import Event, Image, Pause
 from racegate.scenario.strict import StrictStruct
 
 SCHEMA_VERSION = 1
@@ -62,6 +62,7 @@ class ScenarioFile(StrictStruct, frozen=True, kw_only=True):
     origin: where it is known from; seed: of everything that is not written out
     steps_max: a run that takes more is cut off
     free_blocks: of a release's KV memory as a run begins, the others being taken; all without it
+    pauses: when a client pauses a release
     model, engine: what differs from the defaults of racegate's own engine; no other target has it
     requests: what comes, in order; events: what interferes; expect: the least that must happen
     log: where requests come from instead of `requests`; the file calls it `trace`
@@ -74,6 +75,7 @@ class ScenarioFile(StrictStruct, frozen=True, kw_only=True):
     seed: int = 1
     steps_max: int = 200
     free_blocks: int | None = None
+    pauses: tuple[Pause, ...] = ()
     model: ModelSpec = ModelSpec()
     engine: EngineSpec = EngineSpec()
     requests: tuple[RequestEntry, ...] = ()

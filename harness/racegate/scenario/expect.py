@@ -21,6 +21,7 @@ class Expect(StrictStruct, frozen=True, kw_only=True):
     discarded_rows: int = 0
     preemptions: int = 0
     aborts_in_flight: int = 0
+    pauses_in_flight: int = 0
     late_aborts: int = 0
     refusals: int = 0
     stale_frames: int = 0

@@ -163,6 +163,8 @@ def explicit(file: ScenarioFile, *, source: str, folder: Path) -> OwnScenario:
     if file.free_blocks is not None:
         reason = "is for releases, whose pools are their own; engine.blocks is ours: give that"
         raise ScenarioError(source, "$.free_blocks", reason)
+    if file.pauses:
+        raise ScenarioError(source, "$.pauses", "are for releases: this engine is never paused")
     scenario = _happening_in(file, source=source, folder=folder)
     return validate(configured(scenario, model=file.model, engine=file.engine), source=source)
 
@@ -192,6 +194,7 @@ def _happening_in(file: ScenarioFile, *, source: str, folder: Path) -> Scenario:
         seed=file.seed,
         steps_max=file.steps_max,
         free_blocks=file.free_blocks,
+        pauses=file.pauses,
         requests=tuple(requests.values()),
         events=file.events,
         expect=file.expect,

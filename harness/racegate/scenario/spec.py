@@ -8,6 +8,7 @@ Semantics of every field: reference/DEFINITION.md.
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import TypeVar
 
 from racegate.scenario.errors import BadInputError
@@ -125,6 +126,25 @@ class Dummy(StrictStruct, frozen=True, kw_only=True, tag="dummy", tag_field="kin
     rows: int = 1
 
 
+class Caches(StrEnum):
+    """What becomes of KV memory in a pause: kept, or cleared, so that running requests begin again
+    as with other weights.
+    """
+
+    KEPT = "kept"
+    CLEARED = "cleared"
+
+
+class Pause(StrictStruct, frozen=True, kw_only=True):
+    """The engine is paused behind the step and keeps its requests; it goes on `turns` turns of its
+    loop later, in which steps that are in flight may end. 0: at once.
+    """
+
+    step: int
+    turns: int = 1
+    caches: Caches = Caches.KEPT
+
+
 Event = Preempt | Abort | Gap | Budget | DraftLimit | Rotate | Dummy
 
 
@@ -148,9 +168,11 @@ class Scenario(ScenarioBase, frozen=True, kw_only=True):
     """What happens on a target that is configured by its own means: a release, for example.
 
     free_blocks: of KV memory, as the run begins; others have the rest. None: there is nobody else
+    pauses: when a client pauses the engine
     """
 
     free_blocks: int | None = None
+    pauses: tuple[Pause, ...] = ()
 
 
 class OwnScenario(ScenarioBase, frozen=True, kw_only=True):

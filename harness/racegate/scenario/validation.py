@@ -35,6 +35,7 @@ from racegate.scenario.spec import (
     Preempt,
     Request,
     Rotate,
+    Scenario,
     ScenarioBase,
     ScenarioError,
 )
@@ -70,6 +71,7 @@ def validate(scenario: AnyScenario, *, source: str = "scenario") -> AnyScenario:
         _validate_happening(scenario, TOKENS_ANY, require)
         free = scenario.free_blocks
         require(free is None or free >= 1, "$.free_blocks", "must be at least 1")
+        _validate_pauses(scenario, require)
     return scenario
 
 
@@ -225,9 +227,8 @@ def _validate_size(scenario: OwnScenario, require: Require) -> None:
 
 
 def _validate_requests(scenario: ScenarioBase, vocab_size: int, require: Require) -> None:
-    require(
-        1 <= len(scenario.requests) <= REQUESTS_MAX, "$.requests", f"must hold 1..{REQUESTS_MAX}"
-    )
+    count = len(scenario.requests)
+    require(1 <= count <= REQUESTS_MAX, "$.requests", f"must hold 1..{REQUESTS_MAX}")
     names: set[str] = set()
     total = sum(len(request.prompt) + request.max_tokens for request in scenario.requests)
     require(total <= TOKENS_MAX, "$.requests", f"{total} tokens in all, at most {TOKENS_MAX}")
@@ -241,9 +242,8 @@ def _validate_requests(scenario: ScenarioBase, vocab_size: int, require: Require
         require(len(request.name) <= NAME_LENGTH_MAX, f"{path}.name", LONG_NAME)
         require(request.name not in names, f"{path}.name", f"{request.name!r} stands twice")
         names.add(request.name)
-        require(
-            0 <= request.arrive < scenario.steps_max, f"{path}.arrive", "must be 0..steps_max-1"
-        )
+        is_in_time = 0 <= request.arrive < scenario.steps_max
+        require(is_in_time, f"{path}.arrive", "must be 0..steps_max-1")
         _validate_request(request, vocab_size, path, require)
 
 
@@ -272,12 +272,8 @@ def _validate_request(request: Request, vocab_size: int, path: str, require: Req
     )
     require(0.0 <= request.temperature <= 16.0, f"{path}.temperature", "must be 0..16")
     require(0 <= request.seed < 1 << 32, f"{path}.seed", "must be 0..2^32-1")
-    modulus = request.grammar_modulus
-    require(
-        modulus == 0 or 2 <= modulus <= vocab_size,
-        f"{path}.grammar_modulus",
-        f"must be 0, or 2..{vocab_size}",
-    )
+    is_modulus = request.grammar_modulus == 0 or 2 <= request.grammar_modulus <= vocab_size
+    require(is_modulus, f"{path}.grammar_modulus", f"must be 0, or 2..{vocab_size}")
     _validate_images(request, f"{path}.images", require)
 
 
@@ -379,6 +375,14 @@ def _validate_events(scenario: ScenarioBase, require: Require) -> None:
             require(
                 0 <= event.drafts <= DRAFT_LEN_MAX, f"{path}.drafts", f"must be 0..{DRAFT_LEN_MAX}"
             )
+
+
+def _validate_pauses(scenario: Scenario, require: Require) -> None:
+    require(len(scenario.pauses) <= EVENTS_MAX, "$.pauses", f"at most {EVENTS_MAX} pauses")
+    for index, pause in enumerate(scenario.pauses):
+        for name, most in (("step", scenario.steps_max - 1), ("turns", STEPS_MAX)):
+            path = f"$.pauses[{index}].{name}"
+            require(0 <= getattr(pause, name) <= most, path, f"must be 0..{most}")
 
 
 def _validate_own_events(scenario: OwnScenario, require: Require) -> None:

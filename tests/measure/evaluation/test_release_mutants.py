@@ -303,3 +303,35 @@ def test_an_edit_is_told_as_the_gate_tells_a_checkout(release: Path) -> None:
     console = Console(record=True, width=100)
     print_target_gate(console, gated([result]), benign=Benign.PASS)
     assert "step 1: total.total is 7, in the base 6" in console.export_text()
+
+
+def test_only_what_survived_is_judged_again(release: Path) -> None:
+    """With a scenario more, say: neither what was noticed, nor what nobody had drawn."""
+    keep = release / "mutants.jsonl"
+    mutate(release, "--keep", str(keep))
+    lines = [msgspec.json.decode(line) for line in keep.read_bytes().splitlines()]
+    drawn = [line for line in lines if line[1]["after"] != "return total"]  # a survivor
+    keep.write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in drawn))
+    renamed = SCENARIO.replace("three_rows", "other_rows")
+    (release / "scripts" / "other_rows.toml").write_text(renamed)
+    _, found = mutate(release, "--keep", str(keep), "--again")
+    again = [one["after"] for one in found["report"]["results"]]
+    assert again == ["return min(total, LIMIT + 1)"] and len(drawn) == len(lines) - 1
+
+
+def test_some_scenarios_do_not_say_of_all_that_a_value_is_the_same(release: Path) -> None:
+    keep = release / "mutants.jsonl"
+    mutate(release, "--keep", str(keep))
+    lines = [msgspec.json.decode(line) for line in keep.read_bytes().splitlines()]
+    alike = {one["key"] for _, one in lines if one["how"] == ALIKE}
+    other = [("of another time", one | {"how": ""}) for _, one in lines]
+    keep.write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in other))
+    _, found = mutate(release, "--keep", str(keep), "--again")
+    again = {one["key"]: one["how"] for one in found["report"]["results"]}
+    assert alike and {again[key] for key in alike} == {""}
+
+
+def test_without_a_kept_file_there_is_nothing_to_judge_again(release: Path) -> None:
+    arguments = ["vllm", "mutate", "--release", "1.0", "--again"]
+    ran = CliRunner().invoke(app, arguments)
+    assert ran.exit_code == ExitCode.BAD_INPUT and "--keep" in ran.output

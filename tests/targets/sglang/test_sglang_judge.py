@@ -11,7 +11,7 @@ from racegate.history.schedule import Hold
 from racegate.interpose.outcome import Ending, Plan
 from racegate.report.targets.releases import print_engine_verdict
 from racegate.scenario.expect import Expect
-from racegate.scenario.spec import Abort, Gap, Request, Scenario
+from racegate.scenario.spec import Abort, Gap, Pause, Request, Scenario
 from racegate.targets.common.judge import ReleaseVerdict, judge, judge_under
 from racegate.targets.common.search import Effect
 from racegate.targets.common.wire import ReleaseRun
@@ -106,6 +106,7 @@ def test_the_report_says_which_scheduler_and_how_to_see_it_again() -> None:
     ("changes", "reason"),
     [
         ({"events": (Gap(step=1, request="A"),)}, "it needs gap"),
+        ({"pauses": (Pause(step=1),)}, "it pauses the engine, which is done for vLLM alone"),
         ({"requests": (REQUEST,) * (REQUESTS_MAX + 1)}, "it has more than 8 requests"),
         (
             {"requests": (msgspec.structs.replace(REQUEST, temperature=1.0),)},

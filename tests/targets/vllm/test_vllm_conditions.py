@@ -70,6 +70,15 @@ def test_a_mask_allows_what_the_grammar_accepts(modulus: int, tokens: list[int])
     assert torch.equal(mask[0], torch.full((VOCAB // 32,), -1, dtype=torch.int32))
 
 
+def test_a_mask_has_as_many_tokens_as_the_model() -> None:
+    grammars = ModulusGrammars(a_watch(), 2 * VOCAB)
+    grammar, mask = grammars.compile_grammar("regex", "3"), grammars.allocate_token_bitmask(1)
+    assert mask.shape == (1, 2 * VOCAB // 32) and grammar.accept_tokens("A", [0])
+    grammar.fill_bitmask(mask, 0)
+    last = [bool(mask[0, -1].item() >> bit & 1) for bit in range(32)]
+    assert last == [token % 3 != 0 for token in range(2 * VOCAB - 32, 2 * VOCAB)]
+
+
 def test_a_grammar_takes_tokens_back() -> None:
     grammar = ModulusGrammars(a_watch()).compile_grammar("regex", "2")
     assert grammar.accept_tokens("A", [1, 2, 3])

@@ -88,16 +88,24 @@ def test_the_second_runner_replays_what_its_buffers_hold() -> None:
     runner: Any = SimpleNamespace(
         cudagraph_manager=manager,
         input_buffers=buffers,
-        block_tables=SimpleNamespace(slot_mappings=slots),
-        speculator=SimpleNamespace(prefill_cudagraph_manager=drafts, input_buffers=buffers),
+        block_tables=SimpleNamespace(
+            slot_mappings=slots, input_block_tables=[torch.tensor([[3, 4], [0, 0], [7, 0]])]
+        ),
+        speculator=SimpleNamespace(
+            prefill_cudagraph_manager=drafts,
+            input_buffers=buffers,
+            idx_mapping=torch.tensor([2, -1, 1]),
+        ),
     )
     watch_replays(seen, runner, hollow)
     assert manager.run_fullgraph(SimpleNamespace(num_tokens=4, num_reqs=2)) == "hidden"
-    assert drafts.run_fullgraph(SimpleNamespace(num_tokens=2)) == "drafts"
-    ((name, read),) = given
+    assert drafts.run_fullgraph(SimpleNamespace(num_tokens=2, num_reqs=2)) == "drafts"
+    (name, read), other = given
     assert name == "padded graph"
+    assert other[0] == "padded graph of the drafter" and other[1]["places"].tolist() == [2, -1]
     assert {key: value.tolist() for key, value in read.items() if len(value)} == {
         "slots 0": [40, 41, 42, -1], "seq_lens": [5, 0], "query_start": [0, 3, 3],
+        "blocks 0": [[3, 4], [0, 0]],
     }  # fmt: skip
     assert seen.counters == {"graph_replays": 1, "padded_rows": 1}
     assert [name for name, *_ in hollow.seen] == ["inputs of the model", "inputs of the drafter"]

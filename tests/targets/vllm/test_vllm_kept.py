@@ -16,7 +16,7 @@ import torch
 from bare_session import engine_session
 from racegate.targets.common.inside.watch import Values
 from racegate.targets.vllm.inside import kept
-from racegate.targets.vllm.inside.kept import watch_kept, watch_outputs
+from racegate.targets.vllm.inside.kept import watch_ends, watch_kept, watch_outputs
 from racegate.targets.vllm.inside.watch import RunnerWatch
 
 
@@ -148,6 +148,21 @@ def test_what_clients_are_given_has_no_clock() -> None:
         "outputs.new_token_ids": {"A": [5]},
         "outputs.events": {"A": [{"type": "RUNNING"}]},
     }
+
+
+def test_a_request_is_told_as_it_ends() -> None:
+    watch, gone = RunnerWatch(engine_session()), []
+
+    def free(one: Any, *, delay_free_blocks: bool = False) -> bool:
+        gone.append(one.request_id)
+        return delay_free_blocks
+
+    of = scheduler(_free_request=free)
+    watch_ends(watch, of)
+    assert of._free_request(of.requests[B], delay_free_blocks=True) and gone == [B]
+    ended = found(watch)["kept at its end"]
+    assert ended["requests.num_computed_tokens"] == {"B": 6}
+    assert ended["requests.status"] == {"B": "RUNNING"}
 
 
 def test_closed_pages_are_read_without_a_touch() -> None:

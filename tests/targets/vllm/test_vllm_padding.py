@@ -67,6 +67,8 @@ def test_the_host_knows_all_tokens_where_a_step_waits_for_the_one_before() -> No
         course.step(1, {"A": asked})
         drafted = {**asked, "tokens": 2, "drafts": 1, "known": None}
         row = course.step(2, {"A": drafted})["A"]
-        assert row.rejected == 1 and course.unknown([row]) == unknown
-        later = course.step(3, {"A": drafted})["A"]
+        assert row.rejected == 1 and course.unknown([row], {}) == unknown
+        is_told = scheduling is SchedulingMode.SYNC
+        later = course.step(3, {"A": drafted}, is_told=is_told)["A"]
         assert later.rejected_before == len(unknown)
+        assert course.unknown([row], {"A": asked}) == {}, "it comes again"

@@ -14,7 +14,7 @@ import msgspec
 from test_vllm_search import SCENARIO
 
 from racegate.interpose.outcome import Plan
-from racegate.targets.common.inside.prefix_server import Pause, PrefixServer
+from racegate.targets.common.inside.prefix_server import ForkPoint, PrefixServer
 from racegate.targets.common.judge import RUNS_MAX, Gaps
 from racegate.targets.common.search import search
 from racegate.targets.common.wire import NOTHING_HELD, ReleaseRun, Task
@@ -30,8 +30,8 @@ from racegate.scenario.spec import Scenario
 from racegate.targets.common.inside.prefix_server import PrefixServer
 from racegate.targets.common.wire import NOTHING_HELD, Task
 
-def run(task, pause):
-    pause.before(1)
+def run(task, fork_point):
+    fork_point.before(1)
     print(os.getppid(), os.getpid(), flush=True)
     time.sleep(60)
     print("not killed", flush=True)
@@ -58,11 +58,11 @@ class Counting:
         self.folder = folder
         self.prefix_server = PrefixServer(self.run)
 
-    def run(self, task: Task, pause: Pause) -> None:
+    def run(self, task: Task, fork_point: ForkPoint) -> None:
         """In the process of the beginning, and in those forked from it."""
         taken: Task | None = None
         for turn in range(TURNS):
-            if taken is None and (found := pause.before(turn)) is not None:
+            if taken is None and (found := fork_point.before(turn)) is not None:
                 taken = found[0]
             with self.ran.open("a") as file:
                 file.write(f"{turn}{'' if taken is None else ' of ' + taken.result}\n")
@@ -97,8 +97,8 @@ def test_the_beginning_is_run_once(tmp_path: Path) -> None:
 def test_the_beginning_learns_from_each_run_before_the_next() -> None:
     lessons: list[int] = []
 
-    def run(task: Task, pause: Pause) -> None:
-        if pause.before(task.turn) is not None:
+    def run(task: Task, fork_point: ForkPoint) -> None:
+        if fork_point.before(task.turn) is not None:
             os._exit(len(lessons))
 
     prefix_server = PrefixServer(run, lambda: lessons.append(1))
@@ -114,8 +114,8 @@ def test_the_beginning_learns_from_each_run_before_the_next() -> None:
 def test_the_beginning_does_not_hold_what_it_leaves_open() -> None:
     said, says = os.pipe()
 
-    def run(task: Task, pause: Pause) -> None:
-        pause.before(task.turn)
+    def run(task: Task, fork_point: ForkPoint) -> None:
+        fork_point.before(task.turn)
         os._exit(7)
 
     prefix_server = PrefixServer(run, leave=lambda: os.close(says))

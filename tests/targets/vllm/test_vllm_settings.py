@@ -20,7 +20,7 @@ from racegate.targets.common.judge import unmet_expectations
 from racegate.targets.common.wire import ReleaseRun
 from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.inside.graphs import asked_graphs
-from racegate.targets.vllm.inside.scripted.model import config
+from racegate.targets.vllm.inside.scripted.model import VOCAB, config, drafter_config
 from racegate.targets.vllm.inside.scripted.speculation import drafts_by_batch
 from racegate.targets.vllm.inside.scripted.windows import WINDOW_TOKENS
 from racegate.targets.vllm.inside.standins import own_arguments
@@ -38,6 +38,7 @@ from racegate.targets.vllm.wire import (
     ProposerKind,
     SchedulingMode,
     StateMode,
+    VocabularyMode,
 )
 
 SCRIPTS = Path(__file__).parents[3] / "scenarios" / "vllm"
@@ -172,6 +173,15 @@ def test_prefills_that_wait_are_a_setting_and_windows_are_of_attention() -> None
     assert asked["layer_types"] == config(LayerMode.ATTENTION)["layer_types"]
 
 
+def test_a_wide_vocabulary_is_of_the_model_and_of_its_drafter() -> None:
+    wide = msgspec.structs.replace(cell(), vocabulary=VocabularyMode.WIDE)
+    assert wide.settings == ("v1", "align", "vocabulary-wide")
+    assert wide.command[-1] == "--vocabulary wide"
+    tokens = config(vocabulary=VocabularyMode.WIDE)["vocab_size"]
+    assert tokens > 8192 > VOCAB == config()["vocab_size"] and tokens % 32 == 0
+    assert drafter_config(VocabularyMode.WIDE)["vocab_size"] == tokens
+
+
 def test_what_a_runner_never_does_is_not_asked_of_it() -> None:
     scenario = load_for("vLLM", SCRIPTS / "finish_and_condense.toml")
     assert cell().impossible(scenario) == {}
@@ -233,7 +243,7 @@ def test_drafts_are_drawn_where_they_have_weights(made: tuple[Any, Any], count: 
     ("argument", "said"),
     [
         ("enable_lora=true", "LoRA is not judged"),
-        ("enable_sleep_mode=true", "sleep, wake and reload of weights are not judged"),
+        ("enable_sleep_mode=true", "memory that a sleeping engine gives up is not judged"),
         ('runner="pooling"', "pooling is not judged"),
         ('convert="embed"', "pooling is not judged"),
         ('model="state-spaces/mamba2-130m"', "Mamba2 and other layers are not judged"),

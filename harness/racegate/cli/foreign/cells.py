@@ -27,6 +27,7 @@ from racegate.targets.vllm.wire import (
     SchedulingMode,
     StateMode,
     ThinkingMode,
+    VocabularyMode,
 )
 
 ScheduleOption = Annotated[
@@ -56,6 +57,10 @@ ThrottleOption = Annotated[
         metavar="N",
         help="Prefills wait for every Nth step, as ranks of data parallelism agree.",
     ),
+]
+VocabularyOption = Annotated[
+    VocabularyMode,
+    typer.Option("--vocabulary", help="wide: more tokens than a block of a kernel."),
 ]
 
 
@@ -94,6 +99,7 @@ def vllm_cell(
         ConnectorKind, typer.Option("--connector", help="What keeps blocks in the host's memory.")
     ] = ConnectorKind.NONE,
     throttle: ThrottleOption = 0,
+    vocabulary: VocabularyOption = VocabularyMode.USUAL,
     engine_arg: Annotated[
         list[str] | None,
         typer.Option(
@@ -122,6 +128,7 @@ def vllm_cell(
         thinking=thinking,
         connector=connector,
         throttle=throttle,
+        vocabulary=vocabulary,
         arguments=tuple(engine_arg or ()),
     )
 

@@ -46,6 +46,12 @@ if TYPE_CHECKING:
     from racegate.measure.evaluation.foreign.results import ReleaseSpec
 
 SAMPLE = 150
+AgainOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--again", help="Judge what survived in the file of --keep, and draw no other mutants."
+    ),
+]
 AlsoOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -72,6 +78,7 @@ def mutate(
     keep: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Go on from this file, and add to it.")
     ] = None,
+    again: AgainOption = None,
     equivalent: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Mutants that change nothing, with why.")
     ] = None,
@@ -92,11 +99,13 @@ def mutate(
     _need_libraries()
     # Only here is libcst needed, and what measures the tool.
     from racegate.measure.evaluation.foreign.job import judged_elsewhere, mutate_release
-    from racegate.measure.evaluation.foreign.results import ReleaseSpec
+    from racegate.measure.evaluation.foreign.results import Draw, ReleaseSpec
     from racegate.measure.evaluation.source.results import score_of
     from racegate.report.measured.faults import print_source_mutants, render_release_mutants
     from racegate.report.measured.objects import ReleaseMutationObject
 
+    if again and (keep is None or not keep.exists()):
+        fail("--again needs the file of an earlier run: give it with --keep")
     packaging = kind_of(cell).packaging
     folder = folder_of_scripts(scenarios, packaging.name)
     loaded = without(loaded_scripts_for(packaging.title, folder), left_out)
@@ -107,6 +116,7 @@ def mutate(
         keep=keep,
         equivalent=equivalent,
         missing=missing,
+        draw=Draw.AGAIN if again else Draw.SAMPLE,
     )
     others = [_other_cell(cell, options) for options in also or ()]
     scripts = [scenario for _, scenario in loaded]
@@ -157,6 +167,7 @@ def _command(cell: ReleaseCell, asked: ReleaseSpec, also: Sequence[str]) -> str:
     ran, *options = cell.command
     files = {"--keep": asked.keep, "--equivalent": asked.equivalent, "--missing": asked.missing}
     options += [f"--sample {asked.sample} --seed {asked.seed}"]
+    options += ["--again"] if asked.draw == "again" else []
     options += [f'--also "{one}"' for one in also]
     command = " ".join([f"racegate {ran.partition(' ')[0]} mutate", *options])
     given = [f"{option} {file}" for option, file in files.items() if file is not None]

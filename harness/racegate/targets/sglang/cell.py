@@ -40,6 +40,8 @@ class SchedulerCell(EngineCell, frozen=True, kw_only=True, tag="sglang", tag_fie
         kinds = {type(event).__name__ for event in scenario.events if not isinstance(event, Abort)}
         if kinds:
             return f"it needs {', '.join(sorted(kinds)).lower()}"
+        if scenario.pauses:
+            return "it pauses the engine, which is done for vLLM alone"
         if len(scenario.requests) > REQUESTS_MAX:
             return f"it has more than {REQUESTS_MAX} requests"
         longest = max(len(one.prompt) + one.max_tokens for one in scenario.requests)

@@ -30,6 +30,7 @@ from racegate.targets.vllm.wire import (
     SchedulingMode,
     StateMode,
     ThinkingMode,
+    VocabularyMode,
 )
 
 UNSEEN = {
@@ -46,7 +47,7 @@ BLOCK_TOKENS = 80  # of attention, in a model with recurrent states
 _OF_DRAFTS = ("rejections", "full_accepts", "zero_draft_rows", "mrope_drifts")
 _OF_MANY = ("rejections", "full_accepts")
 _MOVES = ("condense_moves", "reorder_moves")
-_OVERLAPS = ("overlapped_ops", "aborts_in_flight", "discarded_rows")
+_OVERLAPS = ("overlapped_ops", "aborts_in_flight", "pauses_in_flight", "discarded_rows")
 _OF_STATES = ("reorder_moves", "zeroed_blocks")
 # What is usual is not named: by field, the option of the command line and what a file's name has.
 _NAMED = {
@@ -62,6 +63,7 @@ _NAMED = {
     "thinking": ("--thinking", "thinking-"),
     "connector": ("--connector", "connector-"),
     "throttle": ("--throttle", "throttle-"),
+    "vocabulary": ("--vocabulary", "vocabulary-"),
 }
 _UNNAMED = re.compile(r"[^\w.]+")  # what no name of a file has
 
@@ -73,7 +75,7 @@ class Cell(EngineCell, frozen=True, kw_only=True, tag="vllm", tag_field="of"):
     proposes them, and how; draft_schedule: how many; scheduling: before or after the last output is
     known; graphs: what is captured; layers, positions: of the model; images: what is made of
     them; thinking: whether that is bounded; connector: to the host's memory; throttle: prefills
-    wait for every so manieth step, 0 if they do not
+    wait for every so manieth step, 0 if they do not; vocabulary: how many tokens there are
     arguments: of the release's own EngineArgs, each as NAME=JSON
     """
 
@@ -92,6 +94,7 @@ class Cell(EngineCell, frozen=True, kw_only=True, tag="vllm", tag_field="of"):
     thinking: ThinkingMode = ThinkingMode.NONE
     connector: ConnectorKind = ConnectorKind.NONE
     throttle: int = 0
+    vocabulary: VocabularyMode = VocabularyMode.USUAL
     arguments: tuple[str, ...] = ()
 
     @property

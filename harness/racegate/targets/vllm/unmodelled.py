@@ -26,7 +26,8 @@ _REFUSED: dict[str, tuple[tuple[object, ...], str]] = {
     ),
     "enable_sleep_mode": (
         (False,),
-        "sleep, wake and reload of weights are not judged: nobody asks for them between steps",
+        "memory that a sleeping engine gives up is not judged; pauses that keep requests and clear "
+        "caches are, where a scenario has them",
     ),
     "runner": (("auto", "generate"), _POOLING),
     "task": (("auto", "generate"), _POOLING),

@@ -123,6 +123,15 @@ class ThinkingMode(StrEnum):
     BUDGETS = "budgets"
 
 
+class VocabularyMode(StrEnum):
+    """How many tokens the model knows. WIDE: more than a block of the kernels that verify drafts,
+    sample, penalise and mask
+    """
+
+    USUAL = "usual"
+    WIDE = "wide"
+
+
 class StateMode(StrEnum):
     """vLLM's `mamba_cache_mode`: how recurrent states are kept for prefixes."""
 

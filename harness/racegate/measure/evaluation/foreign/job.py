@@ -18,6 +18,7 @@ from racegate.jobs.foreign.releases import ReleaseCell, kind_of
 from racegate.measure.evaluation.foreign.edits import release_edits
 from racegate.measure.evaluation.foreign.probes import probed_mutants
 from racegate.measure.evaluation.foreign.results import (
+    Draw,
     ReleaseMutation,
     ReleaseSpec,
     UnrunEntry,
@@ -25,6 +26,7 @@ from racegate.measure.evaluation.foreign.results import (
 from racegate.measure.evaluation.source.kept import KeptResults
 from racegate.measure.evaluation.source.reach import LineReach, in_turns, is_in_function
 from racegate.measure.evaluation.source.results import (
+    MISSED,
     EquivalentTable,
     SourceFate,
     SourceMutant,
@@ -40,7 +42,6 @@ from racegate.targets.common.wire import SourceEdit
 
 UNEDITED = "its code cannot be exchanged while the engine runs"
 NOTICED = frozenset({ExitCode.FINDING, ExitCode.BROKEN_HARNESS})
-MISSED = frozenset({SourceFate.SURVIVED, SourceFate.INCONCLUSIVE})
 # How a mutant survived of whose expression no scenario makes another value.
 ALIKE = "the same value in every scenario"
 _PROBED = 2  # times the sample: some change nothing, and some cannot be edited
@@ -68,16 +69,18 @@ def mutate_release(
     lines = {file: frozenset().union(*by.values()) for file, by in reach.lines.items()}
     reached = [one for one in every if is_in_function(one) and _is_run(one, lines)]
     order = in_turns(reached, most=len(reached), seed=asked.seed)
+    kept = KeptResults(asked.keep, _state(cell, scenarios), equivalents)
+    if asked.draw is Draw.AGAIN:
+        order = [one for one in order if kept.has_missed(one)]
     alike = _alike(release, cell, order[: _PROBED * asked.sample])
     judge = _ReleaseJudge(release, cell, reach, alike)
-    kept = KeptResults(asked.keep, _state(cell, scenarios), equivalents)
     found: list[SourceResult] = []
     unedited = matter = 0
     for one in order:
         if matter == asked.sample:
             break
         if kept.result(one) is None:
-            kept.add(judge.result(one))
+            kept.add(_as_before(judge.result(one), kept.before(one), asked.draw))
         result = equivalents.applied(one, kept.known(one))
         if result.how == UNEDITED:
             unedited += 1
@@ -133,7 +136,7 @@ def judged_elsewhere(
             found.append(result)
             continue
         if kept.result(mutant) is None:
-            kept.add(judge.result(mutant))
+            kept.add(_as_before(judge.result(mutant), kept.before(mutant), asked.draw))
         again = kept.known(mutant)
         if again.fate is SourceFate.KILLED:
             by = f"{again.by}, {' '.join(cell.settings)}"
@@ -147,6 +150,13 @@ def judged_elsewhere(
         missing={key: what for key, what in mutation.missing.items() if key in missed},
         unrun=tuple(_still_unrun(mutation.unrun, lines)),
     )
+
+
+def _as_before(again: SourceResult, before: SourceResult | None, draw: Draw) -> SourceResult:
+    """A result in some of the scenarios: that a mutant makes another value in others stays true."""
+    if draw is Draw.AGAIN and again.how == ALIKE and before is not None:
+        return msgspec.structs.replace(again, how=before.how)
+    return again
 
 
 def _tables(cell: ReleaseCell, asked: ReleaseSpec) -> tuple[EquivalentTable, EquivalentTable]:

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 
 from racegate.measure.evaluation.source.results import SourceReport
 from racegate.scenario.strict import StrictStruct
 
 
+class Draw(StrEnum):
+    """Which mutants a job judges: a sample by seed, or those that survived in the kept file."""
+
+    SAMPLE = "sample"
+    AGAIN = "again"
+
+
 class ReleaseSpec(StrictStruct, frozen=True, kw_only=True):
     """What is asked of a job. files: below the folder of the package; sample: mutants that matter
     keep: a file to go on with; equivalent: that of mutants that change nothing
     missing: of those that nobody notices, what would have to be observed or run, in the same form
+    draw: again needs a kept file, judges what survived in it, and draws nothing
     """
 
     files: tuple[str, ...]
@@ -20,6 +29,7 @@ class ReleaseSpec(StrictStruct, frozen=True, kw_only=True):
     keep: Path | None = None
     equivalent: Path | None = None
     missing: Path | None = None
+    draw: Draw = Draw.SAMPLE
 
 
 class UnrunEntry(StrictStruct, frozen=True):

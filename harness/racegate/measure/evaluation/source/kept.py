@@ -13,6 +13,7 @@ import msgspec
 
 from racegate.measure.evaluation.source.reach import LineReach
 from racegate.measure.evaluation.source.results import (
+    MISSED,
     EquivalentTable,
     SourceFate,
     SourceMutant,
@@ -63,6 +64,15 @@ class KeptResults:
         if state != self._state and not is_settled:
             return None
         return msgspec.structs.replace(result, line=mutant.edit.lines[0])
+
+    def before(self, mutant: SourceMutant) -> SourceResult | None:
+        """What became of a mutant when it was last judged, whatever has changed since."""
+        return self._known.get(mutant.key, ("", None))[1]
+
+    def has_missed(self, mutant: SourceMutant) -> bool:
+        """Whether a mutant survived then, and is not known to be equivalent."""
+        before = self.before(mutant)
+        return before is not None and before.fate in MISSED and not self._equivalents.of(mutant)
 
     def known(self, mutant: SourceMutant) -> SourceResult:
         """The same of one that is known."""

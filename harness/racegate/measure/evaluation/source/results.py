@@ -88,6 +88,10 @@ class SourceFate(StrEnum):
     UNREACHED = "unreached"
 
 
+# What a scenario more, or another observation, may notice.
+MISSED = frozenset({SourceFate.SURVIVED, SourceFate.INCONCLUSIVE})
+
+
 class SourceMutant(StrictStruct, frozen=True):
     """One edit of one file. file: from the root of the repository; before, after: its lines
 

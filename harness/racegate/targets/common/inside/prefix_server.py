@@ -30,7 +30,7 @@ class PrefixServer:
 
     def __init__(
         self,
-        run: Callable[[Task, Pause], None],
+        run: Callable[[Task, ForkPoint], None],
         learn: Callable[[], None] = lambda: None,
         leave: Callable[[], None] = lambda: None,
     ) -> None:
@@ -84,14 +84,14 @@ class PrefixServer:
             self._leave()
             self._pipes.end_jobs()
             self._pipes.close()
-            pause = Pause(JobServer(*ends, Task), self._learn)
+            fork_point = ForkPoint(JobServer(*ends, Task), self._learn)
             with ending_here():
-                self._run(msgspec.structs.replace(task, plan=NOTHING_HELD), pause)
+                self._run(msgspec.structs.replace(task, plan=NOTHING_HELD), fork_point)
         for end in ends:
             os.close(end)
 
 
-class Pause:
+class ForkPoint:
     """In that process: it stands before a turn as long as tasks for the turn come, and ends where
     there are no more.
     """

@@ -241,7 +241,8 @@ class ModulusGrammar:
             bitmask[batch_index] = -1
             return
         self._watch.counters["masked_rows"] += 1
-        is_allowed = (torch.arange(VOCAB) - self._tokens[-1]) % self._modulus != 0
+        tokens = torch.arange(bitmask.shape[1] * _BITS)
+        is_allowed = (tokens - self._tokens[-1]) % self._modulus != 0
         words = is_allowed.view(-1, _BITS).long() << torch.arange(_BITS)
         bitmask[batch_index] = words.sum(1).to(torch.int32)
 
@@ -257,8 +258,9 @@ class ModulusGrammar:
 class ModulusGrammars:
     """The backend of vLLM's manager of grammars, for an engine without a tokenizer."""
 
-    def __init__(self, watch: RunnerWatch) -> None:
+    def __init__(self, watch: RunnerWatch, vocab: int = VOCAB) -> None:
         self._watch = watch
+        self._vocab = vocab
 
     def compile_grammar(
         self, request_type: object, grammar_spec: str, *args: Any, **kwargs: Any
@@ -271,7 +273,7 @@ class ModulusGrammars:
 
     def allocate_token_bitmask(self, max_num_seqs: int) -> Any:
         """int32 [max_num_seqs, vocabulary / 32], all allowed"""
-        return torch.full((max_num_seqs, VOCAB // _BITS), -1, dtype=torch.int32)
+        return torch.full((max_num_seqs, self._vocab // _BITS), -1, dtype=torch.int32)
 
     def destroy(self) -> None:
         """Nothing is kept."""
@@ -283,6 +285,7 @@ def use_grammars(core: Any, watch: RunnerWatch) -> None:
     from vllm.v1.structured_output.backend_types import StructuredOutputGrammar
 
     StructuredOutputGrammar.register(ModulusGrammar)  # a scheduler may ask whether it is one
-    core.structured_output_manager.backend = ModulusGrammars(watch)
+    vocab = core.vllm_config.model_config.get_vocab_size()
+    core.structured_output_manager.backend = ModulusGrammars(watch, vocab)
     core.structured_output_manager._use_async_grammar_compilation = False
     SamplingParams._validate_structured_outputs = lambda *args, **kwargs: None

@@ -30,7 +30,7 @@ from racegate.targets.vllm.inside.conditions import (
 )
 from racegate.targets.vllm.inside.graphs import asked_graphs, watch_replays
 from racegate.targets.vllm.inside.hollow import Hollow, spoken
-from racegate.targets.vllm.inside.kept import watch_kept, watch_outputs
+from racegate.targets.vllm.inside.kept import watch_ends, watch_kept, watch_outputs
 from racegate.targets.vllm.inside.layers import watch_layers
 from racegate.targets.vllm.inside.sampling import watch_sampling
 from racegate.targets.vllm.inside.scripted.computed import Computed, give_weights
@@ -39,7 +39,8 @@ from racegate.targets.vllm.inside.scripted.images import (
     limit_encoding,
     prompt_with,
 )
-from racegate.targets.vllm.inside.scripted.model import VOCAB, WIDTH, Script, config
+from racegate.targets.vllm.inside.scripted.model import WIDTH, Script, config
+from racegate.targets.vllm.inside.scripted.pauses import Pauses
 from racegate.targets.vllm.inside.scripted.scripts import fit_release, script_of
 from racegate.targets.vllm.inside.scripted.speculation import LAYERS_HEARD, OWN_MODELS, asked_drafts
 from racegate.targets.vllm.inside.scripted.started import runner_of, state_block_of
@@ -88,7 +89,9 @@ def start(folder: Path, asked: Cell) -> Any:
     from vllm.engine.arg_utils import EngineArgs
     from vllm.v1.engine.llm_engine import LLMEngine
 
-    (folder / "config.json").write_text(json.dumps(config(asked.layers, asked.positions)))
+    (folder / "config.json").write_text(
+        json.dumps(config(asked.layers, asked.positions, asked.vocabulary))
+    )
     fit_release(asked)
     known = inspect.signature(EngineArgs.__init__).parameters
     arguments: dict[str, Any] = {
@@ -150,9 +153,10 @@ class Driver:
         self._watch()
 
     def _replace_models(self, session: EngineSession, asked: Cell) -> None:
-        size = self.runner.model_config.get_hidden_size()
+        known = self.runner.model_config
+        size, vocab = known.get_hidden_size(), known.get_vocab_size()
         says = None if asked.fidelity is Fidelity.FULL else spoken
-        hollow = Hollow(session, self.watch, hidden_size=size, vocab=VOCAB, spoken=says)
+        hollow = Hollow(session, self.watch, hidden_size=size, vocab=vocab, spoken=says)
         if asked.fidelity is Fidelity.FULL:
             give_weights(self.runner.model)
             self._computed = Computed(self.runner.model)
@@ -245,6 +249,7 @@ class Driver:
             watch_drafting(watch, runner, rows)
         watch_scheduler(watch, self._core.scheduler)
         watch_outputs(watch, self._core.scheduler)
+        watch_ends(watch, self._core.scheduler)
         cut = lambda one: self.script.cut(name_of(one), 0)  # noqa: E731
         connectors.fail_loads(watch, self._core.scheduler, self._asked.connector, cut)
         watch_zeroing(watch)
@@ -312,6 +317,7 @@ class Driver:
         aborts = [event for event in scenario.events if isinstance(event, Abort)]
         delivered: dict[str, tuple[int, ...]] = {request.name: () for request in scenario.requests}
         engine, watch = self._engine, self.watch
+        pauses = Pauses(engine, watch.counters, scenario.pauses)
         for turn in range(scenario.steps_max):
             self._session.listener.begin_turn(turn)
             if on_turn is not None:
@@ -331,6 +337,7 @@ class Driver:
             for event in [event for event in aborts if event.step < watch.step]:
                 aborts.remove(event)
                 self._abort(event.request, delivered)
+            pauses.between_turns(watch.step)
         self._note_kept(None)
         watch.inner_on_host(f"{KEPT} on streams", **self._session.listener.streams())
         return delivered

@@ -92,7 +92,7 @@ def _watch_second(watch: RunnerWatch, runner: Any, manager: Any, hollow: Hollow)
     if not getattr(speculator, _FUSED, True):
         names.append("decode_cudagraph_manager")
     for drafts in filter(None, (getattr(speculator, name, None) for name in names)):
-        drafts.run_fullgraph = _drafting(speculator, drafts.run_fullgraph, hollow)
+        drafts.run_fullgraph = _drafting(watch, speculator, drafts.run_fullgraph, hollow)
     manager.run_fullgraph = replayed(manager.run_fullgraph, partial(_whole, watch, runner))
     manager.run_pw_graph = replayed(
         manager.run_pw_graph, lambda model, given: len(given["input_ids"])
@@ -102,12 +102,14 @@ def _watch_second(watch: RunnerWatch, runner: Any, manager: Any, hollow: Hollow)
 def _whole(watch: RunnerWatch, runner: Any, desc: Any) -> int:
     """How many tokens a full graph takes, those that pad it among them."""
     buffers, size, rows = runner.input_buffers, desc.num_tokens, desc.num_reqs or 0
+    tables = enumerate(getattr(runner.block_tables, "input_block_tables", ()))
     _read_by_layers(
         watch,
         getattr(runner.block_tables, "slot_mappings", buffers.input_ids[:0])[..., :size],
         seq_lens=buffers.seq_lens[:rows],
         query_start=buffers.query_start_loc[: rows + 1],
         is_padding=getattr(buffers, "is_padding", buffers.input_ids[:0])[:size],
+        **{f"blocks {group}": table[:rows] for group, table in tables},
     )
     return int(size)
 
@@ -130,15 +132,21 @@ def _on_device(buffer: Any) -> Tensor:
     return getattr(buffer, "gpu", buffer)
 
 
-def _drafting(speculator: Any, plain: Callable[..., Any], hollow: Hollow) -> Callable[..., Any]:
+def _drafting(
+    watch: RunnerWatch, speculator: Any, plain: Callable[..., Any], hollow: Hollow
+) -> Callable[..., Any]:
     """The drafter's first pass, and others that are graphs of their own; the graph of all others
-    changes what it is given.
+    changes what it is given. Rows that pad it have to be in nobody's place.
     """
 
     @wraps(plain)
     def run(desc: Any) -> Any:
         buffers, size = speculator.input_buffers, desc.num_tokens
         hollow.observe(_DRAFTER, buffers.input_ids[:size], buffers.positions[:size])
+        places = getattr(speculator, "idx_mapping", None)
+        if places is not None:
+            rows = getattr(desc, "num_reqs", None) or 0
+            watch.inner_on_device("padded graph of the drafter", {"places": places[:rows]})
         return plain(desc)
 
     return run

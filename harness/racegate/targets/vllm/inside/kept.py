@@ -81,6 +81,22 @@ def watch_outputs(watch: RunnerWatch, scheduler: Any) -> None:
     scheduler.update_from_output = update
 
 
+def watch_ends(watch: RunnerWatch, scheduler: Any) -> None:
+    """What the scheduler has of a request that ends, when it gives its blocks back: connectors and
+    sessions go on from there, and nothing is kept of it behind that.
+    """
+    plain = scheduler._free_request
+
+    def free(request: Any, *args: Any, **kwargs: Any) -> Any:
+        if not watch.is_held:
+            with watch.own():
+                ended = _by_name({request.request_id: request}, "requests")
+            watch.inner_on_host(f"{KEPT} at its end", **ended)
+        return plain(request, *args, **kwargs)
+
+    scheduler._free_request = free
+
+
 def _of_outputs(made: Any) -> Values:
     """Of all clients. made: outputs by client; a list of them in old releases"""
     found: Values = {}

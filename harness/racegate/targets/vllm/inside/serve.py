@@ -36,7 +36,7 @@ from racegate.interpose.program.timeouts import write_stacks_on_signal
 from racegate.order.ranges import Ranges
 from racegate.targets.common.inside.convergence import Converged, Heard, Memory
 from racegate.targets.common.inside.listener import EngineListener
-from racegate.targets.common.inside.prefix_server import ForkedLandings, Pause, PrefixServer
+from racegate.targets.common.inside.prefix_server import ForkedLandings, ForkPoint, PrefixServer
 from racegate.targets.common.inside.probing import ProbeTally, probe_sources
 from racegate.targets.common.inside.serve import Failure, observations, serve
 from racegate.targets.common.inside.session import EngineSession
@@ -113,10 +113,10 @@ class Host:
         """All that the device reaches."""
         return tuple((span.base, span.end) for span in self._session.spans)
 
-    def run(self, task: Task, pause: Pause | None = None) -> None:
+    def run(self, task: Task, fork: ForkPoint | None = None) -> None:
         """In the forked process; on a GPU, which cannot be forked, in the only one.
 
-        pause: of a run that is the beginning of others; in those that are forked from it, the task
+        fork: of a run that is the beginning of others; in those that are forked from it, the task
         is theirs
         """
         torch.cuda._is_in_bad_fork = lambda: False  # the device is memory: it may be forked
@@ -146,7 +146,7 @@ class Host:
                 edit_source(task.sources.edit, self._memo)
             probe_sources(task.sources.probes, probed)
             watched.enter_context(watching(self._child.installed))
-            on_turn = self._before_turns(pause, watched, task.run_mode)
+            on_turn = self._before_turns(fork, watched, task.run_mode)
             try:
                 delivered = driver.run(
                     task.scenario,
@@ -181,20 +181,20 @@ class Host:
         self._child.go_on(result)
 
     def _before_turns(
-        self, pause: Pause | None, watched: ExitStack, run_mode: RunMode
+        self, fork: ForkPoint | None, watched: ExitStack, run_mode: RunMode
     ) -> Callable[[int], None]:
-        """What is done before each turn of the engine's loop: with a pause, a task may come that
+        """What is done before each turn of the engine's loop: where it forks, a task may come that
         goes on from there; what holds nothing any more is compared with the baseline run, if there
         is one, and then not watched.
         """
-        is_beginning = pause is not None
+        is_beginning = fork is not None
         is_virtual = self._is_virtual
         joins = COMPARISONS_MAX if run_mode is RunMode.CONVERGING else 0
         states: list[bytes] = []
 
         def before(turn: int) -> None:
             nonlocal is_beginning, joins
-            if pause is not None and is_beginning and (taken := pause.before(turn)) is not None:
+            if fork is not None and is_beginning and (taken := fork.before(turn)) is not None:
                 is_beginning = False
                 task, self._beginning_s = taken
                 self._take(task)

@@ -11,7 +11,7 @@ import torch
 
 from racegate.scenario.spec import Scenario
 from racegate.targets.common.inside.session import Tensor
-from racegate.targets.vllm.inside.scripted.model import PLACES_MAX, VOCAB, WIDTH, Script
+from racegate.targets.vllm.inside.scripted.model import PLACES_MAX, WIDTH, Script
 from racegate.targets.vllm.wire import REQUESTS_MAX
 
 SEED = 1
@@ -63,7 +63,7 @@ class Computed:
         logits = self._logits(hidden, *args, **kwargs)
         if self._lies:
             logits = logits.roll(1, -1)
-        is_own = torch.arange(VOCAB, device=hidden.device) // WIDTH == request
+        is_own = torch.arange(logits.shape[-1], device=hidden.device) // WIDTH == request
         return logits.masked_fill(~is_own, float("-inf"))
 
 

@@ -26,10 +26,12 @@ from racegate.targets.vllm.wire import (
     LayerMode,
     ModelRunner,
     PositionMode,
+    VocabularyMode,
 )
 
 WIDTH = 64
 VOCAB = 2048
+_WIDE = 10240  # tokens: blocks of kernels have 8192
 PLACES_MAX = TOKENS_MAX + 8  # with drafts behind the last token; nothing is wrong in the last
 Tensor = Any  # torch is untyped here
 
@@ -49,14 +51,18 @@ _MROPE = {
 
 
 def config(
-    layers: LayerMode = LayerMode.HYBRID, positions: PositionMode = PositionMode.TEXT
+    layers: LayerMode = LayerMode.HYBRID,
+    positions: PositionMode = PositionMode.TEXT,
+    vocabulary: VocabularyMode = VocabularyMode.USUAL,
 ) -> dict[str, Any]:
     """A tiny model with multi-token prediction: one gated-delta layer and one of attention, or two
     of attention, which may have windows. With M-RoPE it is that model's successor.
     """
     first = "linear_attention" if layers is LayerMode.HYBRID else "full_attention"
     windows = {"rswa_window": WINDOW_TOKENS} if layers is LayerMode.WINDOWS else {}
-    return _usual_config(first) | windows | (_MROPE if positions is PositionMode.MROPE else {})
+    tokens = {"vocab_size": _WIDE} if vocabulary is VocabularyMode.WIDE else {}
+    dimensions = _MROPE if positions is PositionMode.MROPE else {}
+    return _usual_config(first) | windows | dimensions | tokens
 
 
 def _usual_config(first: str) -> dict[str, Any]:
@@ -99,10 +105,11 @@ def _usual_config(first: str) -> dict[str, Any]:
     }
 
 
-def drafter_config() -> dict[str, Any]:
+def drafter_config(vocabulary: VocabularyMode = VocabularyMode.USUAL) -> dict[str, Any]:
     """A drafter of the EAGLE kind for it: one layer of attention, with weights of its own."""
     names = ("vocab_size", "hidden_size", "intermediate_size", "num_attention_heads", "head_dim")
-    return {name: config()[name] for name in names} | {
+    known = config(vocabulary=vocabulary)
+    return {name: known[name] for name in names} | {
         "architectures": ["LlamaForCausalLM"],
         "model_type": "llama",
         "num_hidden_layers": 1,

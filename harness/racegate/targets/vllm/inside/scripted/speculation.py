@@ -46,7 +46,7 @@ def asked_drafts(asked: Cell, folder: Path) -> dict[str, Any]:
     }
     if asked.drafter in OWN_MODELS or asked.drafter is ProposerKind.MODEL:
         (folder / DRAFTER).mkdir()
-        files = drafter_config()
+        files = drafter_config(asked.vocabulary)
         if asked.drafter is ProposerKind.EAGLE3:
             files["eagle_aux_hidden_state_layer_ids"] = list(range(LAYERS_HEARD))
             files["draft_vocab_size"] = files["vocab_size"]

@@ -66,6 +66,7 @@ class Truth:
         self._penalties = penalties
         self._course = Course(says, most=TOKENS_MAX, scheduling=scheduling)
         self._proposed: set[int] = set()  # steps in which drafts were made
+        self._told: Any = 0  # the last step of which the scheduler has the output
         self._steps: dict[int, dict[str, RequestStep]] = {}
         self._rows: list[RequestStep] = []  # in the order of the batch
         self._before: dict[str, int] = {}  # rows of the step before, by request
@@ -143,15 +144,15 @@ class Truth:
     def _chosen(self, step: int, values: Values) -> None:
         chosen: Any = values["requests"]
         self._asked = values["asked"]
-        self._before = self._course.unknown(self._rows)
+        self._before = self._course.unknown(self._rows, chosen)
         has_drafts = not self._proposed or step - 1 in self._proposed
-        self._steps[step] = self._course.step(step, chosen, has_drafts=has_drafts)
+        is_told = self._told == step - 1
+        self._steps[step] = self._course.step(step, chosen, has_drafts=has_drafts, is_told=is_told)
         self._rows, self._drafted = [], None
         for name, row in self._steps[step].items():
-            believed = chosen[name]["computed"]
-            where = f"of request {name}"
             is_near = row.start >= TOKENS_MAX - DRAFT_LEN_MAX  # there the host cuts drafts short
             true = None if is_near else row.start + row.rejected_before
+            believed, where = chosen[name]["computed"], f"of request {name}"
             self._same(step, f"{CHOSEN}.computed", where, believed, true)
         self._disjoint(step)
 
@@ -379,10 +380,9 @@ class Truth:
         # What is sampled behind the last token is thrown away.
         return None if true != [0, 0] and self._is_over(replace(row, known=place)) else true
 
-    def _sampled(self, step: int, values: Values) -> None:
+    def _sampled(self, step: int, told: Any) -> None:
         """What the scheduler gets, of an earlier step."""
-        told: Any = values
-        tokens = told["tokens"]
+        tokens, self._told = told["tokens"], told["step"]
         for name, row in self._steps.get(told["step"], {}).items():
             if name in tokens:
                 true = self._course.outputs(row)

@@ -114,7 +114,7 @@ class _Standing:
 
 class Course:
     """Follows what the scheduler chose, step by step. most: tokens of one request; scheduling: in
-    SYNC the host knows what was rejected before it chooses
+    SYNC the host knows which tokens a step gave before it chooses the next one
     """
 
     def __init__(
@@ -125,9 +125,9 @@ class Course:
         scheduling: SchedulingMode = SchedulingMode.ASYNC,
     ) -> None:
         self._says = says
-        self._is_behind = scheduling is SchedulingMode.ASYNC
+        self._keeps_rows = scheduling is SchedulingMode.ASYNC
         self._most = most
-        self._has_drafts = True
+        self._has_drafts, self._is_told = True, False
         requests = enumerate(says.scenario.requests)
         self._requests: dict[str, tuple[int, Request]] = {r.name: (i, r) for i, r in requests}
         self._standing: dict[str, _Standing] = {}
@@ -143,13 +143,20 @@ class Course:
         return self._requests[name][1]
 
     def step(
-        self, step: int, chosen: Mapping[str, Any], *, has_drafts: bool = True
+        self,
+        step: int,
+        chosen: Mapping[str, Any],
+        *,
+        has_drafts: bool = True,
+        is_told: bool = False,
     ) -> dict[str, RequestStep]:
         """The rows of a step, by request. chosen: what the scheduler said of each
 
         has_drafts: the drafter was run in the step before; else zeros stand for its drafts
+        is_told: the host had the output of the step before when it chose: it was scheduled
+        synchronously, or the engine had been paused
         """
-        self._has_drafts = has_drafts
+        self._has_drafts, self._is_told = has_drafts, is_told
         rows = {
             name: self._row(step, name, said)
             for name, said in chosen.items()
@@ -161,10 +168,13 @@ class Course:
             self._standing[name] = _Standing(row.computed, known, step, row.accepted, rejected)
         return rows
 
-    def unknown(self, rows: Sequence[RequestStep]) -> dict[str, int]:
-        """Rows of requests that got tokens which the host does not know yet, by request."""
-        found = {row.request: at for at, row in enumerate(rows) if row.accepted}
-        return found if self._is_behind else {}
+    def unknown(self, rows: Sequence[RequestStep], chosen: Mapping[str, Any]) -> dict[str, int]:
+        """Rows of requests that got tokens which the host does not know yet, by request, but for
+        those that come again in the step behind it. chosen: for that step, as in `step`
+        """
+        again = {name for name, said in chosen.items() if said["known"] is not None}
+        got = {row.request: at for at, row in enumerate(rows) if row.accepted}
+        return {name: got[name] for name in got.keys() - again} if self._keeps_rows else {}
 
     def _cut(self, name: str, drafts: int) -> int:
         """Drafts that were not found, and that the runner does not run though they are chosen."""
@@ -187,7 +197,7 @@ class Course:
             drafts=said["drafts"] - cut,
             cut=cut,
             known=standing.known,
-            rejected_before=standing.rejected if is_next and self._is_behind else 0,
+            rejected_before=standing.rejected if is_next and not self._is_told else 0,
             last=standing.accepted if is_next else None,
             blocks=tuple(map(tuple, said["blocks"])),
             is_new=said["known"] is not None,
