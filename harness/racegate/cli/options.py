@@ -299,13 +299,16 @@ def named(doing: str, *, total: int | None = None) -> Iterator[Callable[[object]
 @contextmanager
 def measured(doing: str) -> Iterator[Callable[[int, int, str], None]]:
     """A bar for work that finds out how much it is: what it gives is told how many parts are done,
-    of how many, and which was the last.
+    of how many, and which was the last. Where nobody sees a bar, each part has a line.
     """
     with progress_bar() as progress:
         task = progress.add_task(doing, total=None)
+        is_seen = progress.console.is_terminal
 
         def on_done(done: int, total: int, what: str) -> None:
             progress.update(task, completed=done, total=total, description=what)
+            if not is_seen:
+                say(f"{done} of {total}: {what}")
 
         yield on_done
 

@@ -101,6 +101,7 @@ class EditedEngine:
 
     start_s = cpu_s = 0.0
     runs: ClassVar[list[SourceEdit | None]] = []  # of all of them
+    late: ClassVar[set[str]] = set()  # what does not end: "recorded" runs, or "traced" ones
 
     def __init__(self, cell: EngineCell, folder: Path) -> None:
         self._file = folder / "runner.py"
@@ -117,6 +118,8 @@ class EditedEngine:
     ) -> ReleaseRun:
         source, edit = self._source, sources.edit
         self.runs.append(edit)
+        if ("traced" if sources.traces else "recorded") in self.late:
+            return ReleaseRun(ending=Ending.TIMED_OUT, message="it did not end within 7 s")
         log = ProbeTally()
         if edit is not None:
             assert edit.module == "vllm.runner"
@@ -166,13 +169,16 @@ def release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr("racegate.cli.foreign.releases.open_release", opened)
     monkeypatch.setattr(EditedEngine, "runs", [])
+    monkeypatch.setattr(EditedEngine, "late", set())
     return tmp_path
+
+
+COMMAND = ("vllm", "mutate", "--release", "1.0", "--file", "runner.py", "--sample", "50")
 
 
 def mutate(folder: Path, *options: str) -> tuple[Result, Any]:
     out = folder / "out.json"
-    arguments = ["vllm", "mutate", "--release", "1.0", "--file", "runner.py", "--sample", "50"]
-    arguments += ["--scenarios", str(folder / "scripts"), "--json", str(out), *options]
+    arguments = [*COMMAND, "--scenarios", str(folder / "scripts"), "--json", str(out), *options]
     ran = CliRunner().invoke(app, arguments)
     return ran, msgspec.json.decode(out.read_bytes())["mutation"]
 
@@ -185,6 +191,32 @@ def test_what_changes_a_value_is_killed_and_what_does_not_survives(release: Path
     assert killed["how"].startswith("CHANGED step 1: total.total is -6, in the base 6")
     survivor = fates["return min(total, LIMIT)", "return total"]
     assert survivor["fate"] == "survived" and ran.exit_code == ExitCode.FINDING
+
+
+@pytest.mark.parametrize(
+    ("late", "what"),
+    [("recorded", "three_rows was not recorded"), ("traced", "three_rows runs is not known")],
+)
+def test_a_run_of_the_release_that_does_not_end_is_told_with_its_limit(
+    release: Path, late: str, what: str
+) -> None:
+    """Beside it every mutant would be noticed, or none drawn."""
+    EditedEngine.late.add(late)
+    keep = release / "keep.jsonl"
+    ran = CliRunner().invoke(
+        app, [*COMMAND, "--scenarios", str(release / "scripts"), "--keep", str(keep)]
+    )
+    said = " ".join(ran.output.split())
+    assert ran.exit_code == ExitCode.BAD_INPUT and f"{what}: it did not end within 7 s" in said
+    assert not keep.exists()
+
+
+def test_where_nobody_sees_a_bar_each_part_has_a_line(release: Path) -> None:
+    ran, found = mutate(release)
+    lines = ran.stderr.splitlines()
+    judged = [line for line in lines if ": killed runner.py:" in line]
+    assert "racegate: 1 of 1: three_rows" in lines
+    assert len(judged) == sum(one["fate"] == "killed" for one in found["report"]["results"]) > 0
 
 
 def test_an_edit_that_never_makes_another_value_has_no_run_of_its_own(release: Path) -> None:

@@ -172,6 +172,15 @@ def test_only_what_the_base_has_not_makes_the_gate_red(
     assert bool(list(Path("found").glob("*.html"))) == is_worse
 
 
+def test_a_folder_without_a_checkout_is_refused_before_the_base_is_run(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    releases = TwoReleases(Wait.BEFORE, Wait.BEFORE)
+    done = gate(releases, monkeypatch, "--path", "scripts", "--against", "1.0")
+    assert done.exit_code == ExitCode.BAD_INPUT and "scripts holds no vLLM" in done.output
+    assert not releases.cells
+
+
 def test_what_differs_has_a_command_that_shows_it_again(
     checkout: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

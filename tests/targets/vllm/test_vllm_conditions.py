@@ -20,6 +20,7 @@ from racegate.targets.common.wire import PENALISED, ReleaseRun
 from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.inside.conditions import (
     NO_PENALTIES,
+    SCORED,
     SORTS,
     UNPENALISED,
     ModulusGrammars,
@@ -28,6 +29,7 @@ from racegate.targets.vllm.inside.conditions import (
     limit_drafts,
     narrowed_as,
     penalties_of,
+    scored_as,
     throttle_prefills,
     watch_conditions,
     words_of,
@@ -183,6 +185,12 @@ def test_requests_of_large_seeds_have_no_penalties() -> None:
     assert penalties_of(warm) == NO_PENALTIES
     penalised = penalties_of(msgspec.structs.replace(warm, seed=UNPENALISED - 1))
     assert all(penalised[name] != usual for name, usual in NO_PENALTIES.items())
+
+
+def test_requests_of_the_largest_seeds_ask_for_scores_of_their_prompts() -> None:
+    warm = msgspec.structs.replace(ONE, temperature=0.05, seed=SCORED)
+    assert scored_as(warm) == {"prompt_logprobs": 2} and penalties_of(warm) == NO_PENALTIES
+    assert scored_as(msgspec.structs.replace(warm, seed=SCORED - 1)) == {}
 
 
 def a_scheduler(*running: str, most: int = 256) -> Any:

@@ -22,7 +22,7 @@ class Counted:
         self.forwards = 0
         self.seen: list[tuple[str, Any, Any]] = []
 
-    def observe(self, name: str, input_ids: Any, positions: Any) -> None:
+    def observe(self, name: str, input_ids: Any, positions: Any, hidden: Any = None) -> None:
         self.seen.append((name, list(input_ids), list(positions)))
 
 
@@ -67,6 +67,18 @@ def test_a_step_of_the_first_runner_is_a_replay_if_no_forward_pass_ran(
     assert seen.counters == {"graph_replays": replays, "padded_rows": replays}
     assert hollow.seen == [("inputs of the model", [7, 8, 9, 0], [1, 2, 3, 0])] * replays
     assert [each["slots 0"].tolist() for each in read] == [[40, 41, 42, -1]] * replays
+
+
+def test_what_the_first_runners_drafter_is_given_is_observed_where_it_is_replayed() -> None:
+    hollow: Any = Counted()
+    given = {"input_ids": Batch([7, 8]), "positions": Batch([1, 2]), "hidden_states": "hidden"}
+    pieces = SimpleNamespace(_replay=lambda entry, args, kwargs: "replayed")
+    runner: Any = SimpleNamespace(
+        _model_forward=lambda **kwargs: "hidden", drafter=SimpleNamespace(model=pieces)
+    )
+    watch_replays(watch(3), runner, hollow)
+    assert pieces._replay("entry", (), given) == "replayed"
+    assert hollow.seen == [("inputs of the drafter", [7, 8], [1, 2])]
 
 
 def test_the_second_runner_replays_what_its_buffers_hold() -> None:

@@ -14,8 +14,8 @@ import pytest
 import torch
 
 from bare_session import engine_session
+from racegate.targets.common.inside.fields import fields_of, past_guards
 from racegate.targets.common.inside.watch import Values
-from racegate.targets.vllm.inside import kept
 from racegate.targets.vllm.inside.kept import watch_ends, watch_kept, watch_outputs
 from racegate.targets.vllm.inside.watch import RunnerWatch
 
@@ -174,8 +174,8 @@ def test_closed_pages_are_read_without_a_touch() -> None:
     address = ctypes.c_void_p(array.__array_interface__["data"][0])
     assert libc.mprotect(address, mmap.PAGESIZE, 0) == 0
     try:
-        seen = kept._past_guards(array)
-        row = kept._past_guards(array[4:7])
+        seen = past_guards(array)
+        row = past_guards(array[4:7])
     finally:
         libc.mprotect(address, mmap.PAGESIZE, mmap.PROT_READ | mmap.PROT_WRITE)
     assert seen.tolist() == list(range(len(array)))
@@ -186,7 +186,7 @@ def test_closed_pages_are_read_without_a_touch() -> None:
     "array", [np.arange(6).reshape(2, 3)[:, 1], np.array([], np.int64), np.array([None, "a"])]
 )
 def test_what_cannot_be_read_past_guards_is_read_as_it_is(array: np.ndarray) -> None:
-    assert kept._past_guards(array).tolist() == array.tolist()
+    assert past_guards(array).tolist() == array.tolist()
 
 
 def part(module: str, **fields: Any) -> Any:
@@ -219,4 +219,4 @@ def test_the_parts_of_the_second_runner_are_told_by_their_names() -> None:
 
 def test_what_a_clock_says_is_not_told_by_name_either() -> None:
     owner = SimpleNamespace(stats={"lookup_delay_seconds": 0.25, "lookups": 2}, wait_seconds=1.0)
-    assert kept._fields(owner) == {"stats": {"lookups": 2}}
+    assert fields_of(owner) == {"stats": {"lookups": 2}}

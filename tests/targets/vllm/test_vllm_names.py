@@ -10,8 +10,8 @@ from racegate.interpose.device.queue import Queue
 from racegate.interpose.outcome import Plan
 from racegate.interpose.program.hostmode import HostMode
 from racegate.interpose.program.install import watching
+from racegate.targets.common.inside.fields import name_of
 from racegate.targets.common.inside.listener import EngineListener
-from racegate.targets.vllm.inside.watch import name_of
 from small_engine import SmallEngine, Wait
 
 

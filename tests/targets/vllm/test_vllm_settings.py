@@ -105,8 +105,10 @@ def test_graphs_are_asked_for_where_they_are_expected() -> None:
     captured = msgspec.structs.replace(cell(), graphs=CaptureMode.FULL)
     assert captured.cannot_run(replayed) == "" and captured.settings[-1] == "graphs-full"
     pieces = msgspec.structs.replace(cell(), graphs=CaptureMode.PIECEWISE)
-    assert "--drafts 0" in pieces.cannot_run(scenario)
-    assert msgspec.structs.replace(pieces, drafts=0).cannot_run(scenario) == ""
+    assert pieces.cannot_run(scenario) == ""
+    second = msgspec.structs.replace(pieces, runner=ModelRunner.V2)
+    assert "--drafts 0" in second.cannot_run(scenario)
+    assert msgspec.structs.replace(second, drafts=0).cannot_run(scenario) == ""
     assert asked_graphs(CaptureMode.NONE, 3) == {}
     assert asked_graphs(CaptureMode.FULL, 3)["cudagraph_mode"] == "FULL_DECODE_ONLY"
 
@@ -242,7 +244,7 @@ def test_drafts_are_drawn_where_they_have_weights(made: tuple[Any, Any], count: 
 @pytest.mark.parametrize(
     ("argument", "said"),
     [
-        ("enable_lora=true", "LoRA is not judged"),
+        ("enable_lora=true", "adapters are asked for by --adapters lora"),
         ("enable_sleep_mode=true", "memory that a sleeping engine gives up is not judged"),
         ('runner="pooling"', "pooling is not judged"),
         ('convert="embed"', "pooling is not judged"),

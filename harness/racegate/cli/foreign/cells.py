@@ -15,6 +15,7 @@ from racegate.targets.sglang.wire import ModelKind, Repair
 from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.wire import (
     DRAFTS_USUAL,
+    AdapterMode,
     CaptureMode,
     ConnectorKind,
     DraftMode,
@@ -44,6 +45,9 @@ ImagesOption = Annotated[
 ]
 ThinkingOption = Annotated[
     ThinkingMode, typer.Option("--thinking", help="budgets: of all requests but the first.")
+]
+AdaptersOption = Annotated[
+    AdapterMode, typer.Option("--adapters", help="lora: two of three requests have one of two.")
 ]
 
 DraftModeOption = Annotated[
@@ -95,6 +99,7 @@ def vllm_cell(
     ] = PositionMode.TEXT,
     images: ImagesOption = ImageMode.POSITIONS,
     thinking: ThinkingOption = ThinkingMode.NONE,
+    adapters: AdaptersOption = AdapterMode.NONE,
     connector: Annotated[
         ConnectorKind, typer.Option("--connector", help="What keeps blocks in the host's memory.")
     ] = ConnectorKind.NONE,
@@ -126,6 +131,7 @@ def vllm_cell(
         positions=positions,
         images=images,
         thinking=thinking,
+        adapters=adapters,
         connector=connector,
         throttle=throttle,
         vocabulary=vocabulary,

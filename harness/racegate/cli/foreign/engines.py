@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     from racegate.measure.evaluation.foreign.results import ReleaseSpec
 
 SAMPLE = 150
+# One run of the release is what many mutants are judged beside: it may take longer than others.
+RECORDED_S = 1800.0
 AgainOption = Annotated[
     bool | None,
     typer.Option(
@@ -120,10 +122,10 @@ def mutate(
     )
     others = [_other_cell(cell, options) for options in also or ()]
     scripts = [scenario for _, scenario in loaded]
-    with started(cell, log) as opened, measured("mutants") as on_done:
+    with started(cell, log, run_s=RECORDED_S) as opened, measured("mutants") as on_done:
         made = mutate_release(EditedRelease(opened), cell, scripts, asked, on_done=on_done)
     for other in others:
-        with started(other, log) as opened, measured("mutants") as on_done:
+        with started(other, log, run_s=RECORDED_S) as opened, measured("mutants") as on_done:
             edited = EditedRelease(opened)
             made = judged_elsewhere(made, edited, other, scripts, asked, on_done=on_done)
     found = ReleaseMutationObject(schema=SCHEMA, environment=environment(), mutation=made)

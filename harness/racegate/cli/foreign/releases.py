@@ -73,6 +73,7 @@ from racegate.scenario.errors import BadInputError
 from racegate.scenario.files import load_for, script_file
 from racegate.scenario.spec import Scenario
 from racegate.scenario.untrusted.text import many
+from racegate.targets.common.client import RUN_S
 from racegate.targets.common.environment import EnginePackage
 from racegate.targets.common.judge import RUNS_MAX, ReleaseVerdict, judge, judge_under, lost_verdict
 from racegate.targets.common.result import replay_command, result_of
@@ -282,10 +283,13 @@ def search(
 
 
 @contextmanager
-def started(cell: ReleaseCell, log: Path | None) -> Iterator[OpenedEngine]:
-    """The engine of a cell. Raises BadInputError if it cannot be started."""
+def started(cell: ReleaseCell, log: Path | None, *, run_s: float = RUN_S) -> Iterator[OpenedEngine]:
+    """The engine of a cell. Raises BadInputError if it cannot be started.
+
+    run_s: seconds that one run may take
+    """
     try:
-        with open_release(cell, log=log) as opened:
+        with open_release(cell, log=log, run_s=run_s) as opened:
             title = kind_of(cell).packaging.title
             _progress(f"{title} started in {opened.engine.start_s:.0f} s")
             yield opened
@@ -315,6 +319,7 @@ def _bases(cell: ReleaseCell, against: str | None, runs: int, log: Path | None) 
     """What scenarios are compared with, if there is a base."""
     if against is None:
         return None
+    kind_of(cell).packaging.environment_of(cell.release, checkout=cell.checkout)  # or it is refused
     base = _reopened(base_cell(cell, against), runs, log)
     return Bases(base, content_of(base.cell), settings=(runs,))
 

@@ -28,7 +28,7 @@ from racegate.scenario.strict import StrictStruct
 from racegate.scenario.untrusted.files import write_json
 from racegate.scenario.untrusted.reading import ReadError, read_json
 from racegate.targets.common.environment import cache_folder
-from racegate.targets.common.wire import SourceOptions
+from racegate.targets.common.wire import ReleaseRun, SourceOptions
 
 Lines = dict[str, frozenset[int]]  # by file below the package, from 1
 _FILE_BYTES_MAX = 1 << 26
@@ -193,9 +193,11 @@ class KnownLines:
         place = self.folder / f"{self._key(content, scenario)}.json"
         if (kept := _read(place)) is not None:
             return kept
-        found = _traced(self.opened(), scenario)
+        ran = _traced(self.opened(), scenario)
+        found = {file: frozenset(lines) for file, lines in ran.lines.items()}
         if not found:
-            raise BadInput(f"what scenario {scenario.name} runs is not known: its run did not end")
+            why = ran.message or "its run did not end"
+            raise BadInput(f"what scenario {scenario.name} runs is not known: {why}")
         self.folder.mkdir(parents=True, exist_ok=True)
         write_json(place, found)
         return found
@@ -205,9 +207,9 @@ class KnownLines:
         return hashlib.sha256(msgspec.json.encode((content, cell, scenario))).hexdigest()[:32]
 
 
-def _traced(opened: OpenedEngine, scenario: Scenario) -> Lines:
-    ran = opened.engine.run(scenario, Plan(is_recording=False), sources=SourceOptions(traces=True))
-    return {file: frozenset(lines) for file, lines in ran.lines.items()}
+def _traced(opened: OpenedEngine, scenario: Scenario) -> ReleaseRun:
+    sources = SourceOptions(traces=True)
+    return opened.engine.run(scenario, Plan(is_recording=False), sources=sources)
 
 
 def _read(path: Path) -> Lines | None:

@@ -13,6 +13,7 @@ import msgspec
 from racegate.history.exit_code import ExitCode
 from racegate.history.finding import Finding, FindingKind
 from racegate.history.outcome import RunResult
+from racegate.interpose.errors import BadInput
 from racegate.interpose.outcome import Ending, Plan
 from racegate.jobs.foreign.beside import ComparedRun, compare, compared_run
 from racegate.jobs.foreign.changes import KnownLines, Lines
@@ -79,7 +80,8 @@ class EditedRelease:
 
     def record(self, scenarios: Sequence[Scenario], on_done: Callable[[str], None]) -> None:
         """Runs each scenario that the engine can run, as the release has it: as a base, and again
-        to see which lines run, if that is not kept of an earlier time.
+        to see which lines run, if that is not kept of an earlier time. Raises BadInput if a run
+        does not end, with how long it may take: nothing can be told beside it.
         """
         cell = self.opened.cell
         assert isinstance(cell, ReleaseCell)
@@ -91,6 +93,8 @@ class EditedRelease:
             begun = monotonic()
             judged = self._judge(self.opened.engine, scenario)
             run_s = monotonic() - begun
+            if judged.is_lost:
+                raise BadInput(f"scenario {scenario.name} was not recorded: {judged.base.message}")
             self._recorded[scenario.name] = RecordedScenario(
                 scenario=scenario,
                 base=compared_run(judged, result_of(judged, scenario.name)),

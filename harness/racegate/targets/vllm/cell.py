@@ -18,6 +18,7 @@ from racegate.targets.vllm.wire import (
     STEPS,
     TEMPERATURE_MAX,
     TOKENS_MAX,
+    AdapterMode,
     CaptureMode,
     ConnectorKind,
     DraftMode,
@@ -48,6 +49,7 @@ _OF_DRAFTS = ("rejections", "full_accepts", "zero_draft_rows", "mrope_drifts")
 _OF_MANY = ("rejections", "full_accepts")
 _MOVES = ("condense_moves", "reorder_moves")
 _OVERLAPS = ("overlapped_ops", "aborts_in_flight", "pauses_in_flight", "discarded_rows")
+_SHARED = ("prefix_hits",)
 _OF_STATES = ("reorder_moves", "zeroed_blocks")
 # What is usual is not named: by field, the option of the command line and what a file's name has.
 _NAMED = {
@@ -61,6 +63,7 @@ _NAMED = {
     "positions": ("--positions", ""),
     "images": ("--images", "images-"),
     "thinking": ("--thinking", "thinking-"),
+    "adapters": ("--adapters", ""),
     "connector": ("--connector", "connector-"),
     "throttle": ("--throttle", "throttle-"),
     "vocabulary": ("--vocabulary", "vocabulary-"),
@@ -74,8 +77,9 @@ class Cell(EngineCell, frozen=True, kw_only=True, tag="vllm", tag_field="of"):
     drafts: that a request has in a step at most, 0 for no speculation; drafter, draft_mode: what
     proposes them, and how; draft_schedule: how many; scheduling: before or after the last output is
     known; graphs: what is captured; layers, positions: of the model; images: what is made of
-    them; thinking: whether that is bounded; connector: to the host's memory; throttle: prefills
-    wait for every so manieth step, 0 if they do not; vocabulary: how many tokens there are
+    them; thinking: whether that is bounded; adapters: whether requests have some; connector: to the
+    host's memory; throttle: prefills wait for every so manieth step, 0 if they do not; vocabulary:
+    how many tokens there are
     arguments: of the release's own EngineArgs, each as NAME=JSON
     """
 
@@ -92,6 +96,7 @@ class Cell(EngineCell, frozen=True, kw_only=True, tag="vllm", tag_field="of"):
     positions: PositionMode = PositionMode.TEXT
     images: ImageMode = ImageMode.POSITIONS
     thinking: ThinkingMode = ThinkingMode.NONE
+    adapters: AdapterMode = AdapterMode.NONE
     connector: ConnectorKind = ConnectorKind.NONE
     throttle: int = 0
     vocabulary: VocabularyMode = VocabularyMode.USUAL
@@ -145,6 +150,11 @@ class Cell(EngineCell, frozen=True, kw_only=True, tag="vllm", tag_field="of"):
             ),
             (self.runner is ModelRunner.V2, _MOVES, "runner V2 leaves requests in their rows"),
             (self.layers is not LayerMode.HYBRID, _OF_STATES, "there are no recurrent layers"),
+            (
+                self.adapters is AdapterMode.LORA,
+                _SHARED,
+                "who has another adapter shares no prefix",
+            ),
             (self.scheduling is SchedulingMode.SYNC, _OVERLAPS, "no two steps are in flight"),
         )
         expected = msgspec.structs.asdict(scenario.expect)
@@ -167,6 +177,8 @@ class Cell(EngineCell, frozen=True, kw_only=True, tag="vllm", tag_field="of"):
     def _cannot_offer(self, scenario: Scenario) -> str:
         """Where what the scenario is about needs other settings."""
         expect, free = scenario.expect, scenario.free_blocks
+        if self.adapters is AdapterMode.LORA and self.fidelity is Fidelity.FULL:
+            return "what an adapter adds is not computed: --fidelity hollow"
         if (expect.saves or expect.loads) and self.connector is ConnectorKind.NONE:
             return "it needs a tier in the host's memory: --connector simple"
         if expect.loads and (self.connector is ConnectorKind.FAILING) != bool(expect.lost_loads):
@@ -181,8 +193,8 @@ class Cell(EngineCell, frozen=True, kw_only=True, tag="vllm", tag_field="of"):
         is_drawn = self.draft_mode is DraftMode.PROBABILISTIC and self.drafts
         if expect.drawn_drafts and not is_drawn:
             return "it needs drafts that are drawn: --draft-mode probabilistic"
-        if self.graphs is CaptureMode.PIECEWISE and self.drafts:
-            return "passes of the drafter in graphs of pieces are not observed: --drafts 0"
+        if self.graphs is CaptureMode.PIECEWISE and self.drafts and self.runner is ModelRunner.V2:
+            return "passes of V2's drafter in graphs of pieces are not observed: --drafts 0"
         has_images = any(request.images for request in scenario.requests)
         if expect.encoded_images and self.images is ImageMode.POSITIONS:
             return "it has images that are encoded: --images encoded"

@@ -22,7 +22,7 @@ _ENCODER = (
 _REFUSED: dict[str, tuple[tuple[object, ...], str]] = {
     "enable_lora": (
         (False,),
-        "LoRA is not judged: no adapter is loaded while requests run, and no layer applies one",
+        "adapters are asked for by --adapters lora, which gives requests some",
     ),
     "enable_sleep_mode": (
         (False,),

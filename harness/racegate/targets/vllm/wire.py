@@ -123,6 +123,21 @@ class ThinkingMode(StrEnum):
     BUDGETS = "budgets"
 
 
+class AdapterMode(StrEnum):
+    """Whether requests have adapters. LORA: two of three have one of two"""
+
+    NONE = "none"
+    LORA = "lora"
+
+
+ADAPTERS = 2
+
+
+def adapter_of(index: int) -> int:
+    """Which adapter a request has, by its place in the scenario: from 1, 0 for none."""
+    return index % (ADAPTERS + 1)
+
+
 class VocabularyMode(StrEnum):
     """How many tokens the model knows. WIDE: more than a block of the kernels that verify drafts,
     sample, penalise and mask

@@ -16,6 +16,7 @@ import torch
 
 from racegate.scenario.spec import Abort, Request, Scenario
 from racegate.targets.common.inside.session import EngineSession
+from racegate.targets.sglang.inside.kept import note_output, watch_kept, watch_passes
 from racegate.targets.sglang.inside.model import config, fill_weights
 from racegate.targets.sglang.inside.naming import named_buffers
 from racegate.targets.sglang.inside.truth import PassTruth
@@ -147,6 +148,8 @@ class Driver:
         self._take_over()
         watch_forward(self.watch, scheduler)
         watch_retraction(self.watch)
+        watch_passes(self.watch, self.runner)
+        self._note_kept = watch_kept(self.watch, scheduler)
 
     def _take_over(self) -> None:
         """Requests come from the scenario, and results stay here."""
@@ -157,7 +160,7 @@ class Driver:
         else:
             type(receiver).recv_requests = lambda *args, **kwargs: self._receive()
         channels = getattr(scheduler, "ipc_channels", scheduler)
-        type(channels.send_to_detokenizer).send_output = lambda *args, **kwargs: None
+        type(channels.send_to_detokenizer).send_output = self._give
         scheduler.on_idle = lambda: None
         process = scheduler.process_batch_result
 
@@ -201,6 +204,7 @@ class Driver:
         assert self._scenario is not None
         watch = self.watch
         watch.begin_step()
+        self._note_kept()
         is_done = not self._waiting and len(self._ended) == len(self._scenario.requests)
         self._idle += is_done
         if self._idle > IDLE_STEPS or watch.step > self._scenario.steps_max:
@@ -241,6 +245,10 @@ class Driver:
             "stream": False,
         }
         return Input(**{key: value for key, value in values.items() if key in fields})
+
+    def _give(self, output: Any, *args: Any, **kwargs: Any) -> None:
+        """In the place of what sends it to clients."""
+        note_output(self.watch, output)
 
     def _abort(self, name: str) -> Any:
         from sglang.srt.managers.io_struct import AbortReq

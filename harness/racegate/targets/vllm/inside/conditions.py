@@ -12,10 +12,11 @@ from typing import Any
 import torch
 
 from racegate.scenario.spec import Budget, DraftLimit, Request, Scenario
+from racegate.targets.common.inside.fields import name_of
 from racegate.targets.common.wire import PENALISED
 from racegate.targets.vllm.inside.scripted.model import VOCAB
 from racegate.targets.vllm.inside.scripted.thinking import budget_of
-from racegate.targets.vllm.inside.watch import RunnerWatch, name_of
+from racegate.targets.vllm.inside.watch import RunnerWatch
 from racegate.targets.vllm.wire import MODULUS_MAX, ThinkingMode
 
 _NAMED = "logprob_token_ids"  # whose log probabilities a request asks for
@@ -29,6 +30,7 @@ _PENALISING = (
 _BITS = 32  # tokens of one word of a mask
 NO_PENALTIES = {"presence_penalty": 0.0, "frequency_penalty": 0.0, "repetition_penalty": 1.0}
 UNPENALISED = 100  # seeds from which on a request has no penalties: nothing else follows its row
+SCORED = 200  # and from which on it asks for log probabilities of its prompt's tokens too
 
 
 def params_of(request: Request, own: range, *, is_drafted: bool, thinking: ThinkingMode) -> Any:
@@ -43,6 +45,7 @@ def params_of(request: Request, own: range, *, is_drafted: bool, thinking: Think
     if request.temperature:
         chosen |= {"seed": request.seed, **penalties_of(request)}
         chosen |= narrowed_as(request.seed % SORTS, own, is_drafted=is_drafted)
+        chosen |= scored_as(request)
     if request.grammar_modulus:
         from vllm.sampling_params import StructuredOutputsParams
 
@@ -104,6 +107,11 @@ def _other(own: range) -> int:
 def penalties_of(request: Request) -> dict[str, float]:
     """Of a request that is sampled."""
     return NO_PENALTIES if request.seed >= UNPENALISED else sampled_as(request.seed % SORTS)
+
+
+def scored_as(request: Request) -> dict[str, int]:
+    """How many log probabilities of each token of its prompt a request asks for that is sampled."""
+    return {"prompt_logprobs": 2} if request.seed >= SCORED else {}
 
 
 def sampled_as(sort: int) -> dict[str, float]:

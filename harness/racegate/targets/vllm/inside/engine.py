@@ -12,6 +12,7 @@ import torch
 
 from racegate.interpose.outcome import DeviceKind
 from racegate.scenario.spec import Abort, Request, Scenario
+from racegate.targets.common.inside.fields import name_of
 from racegate.targets.common.inside.naming import named_buffers
 from racegate.targets.common.inside.serve import NotTaken
 from racegate.targets.common.inside.session import EngineSession
@@ -33,6 +34,7 @@ from racegate.targets.vllm.inside.hollow import Hollow, spoken
 from racegate.targets.vllm.inside.kept import watch_ends, watch_kept, watch_outputs
 from racegate.targets.vllm.inside.layers import watch_layers
 from racegate.targets.vllm.inside.sampling import watch_sampling
+from racegate.targets.vllm.inside.scripted.adapters import asked_adapters, with_adapter
 from racegate.targets.vllm.inside.scripted.computed import Computed, give_weights
 from racegate.targets.vllm.inside.scripted.images import (
     HollowImages,
@@ -51,7 +53,6 @@ from racegate.targets.vllm.inside.truth.compare import Truth
 from racegate.targets.vllm.inside.truth.values import judged_by
 from racegate.targets.vllm.inside.watch import (
     RunnerWatch,
-    name_of,
     watch_attention,
     watch_metadata,
     watch_rows,
@@ -60,12 +61,14 @@ from racegate.targets.vllm.inside.watch import (
 )
 from racegate.targets.vllm.inside.watch_steps import (
     groups_of,
+    watch_adapters,
     watch_choice,
     watch_drafting,
     watch_masks,
     watch_previous,
 )
 from racegate.targets.vllm.wire import (
+    AdapterMode,
     CaptureMode,
     ConnectorKind,
     ImageMode,
@@ -115,6 +118,7 @@ def start(folder: Path, asked: Cell) -> Any:
         "kernel_config": standins.plain_kernels(),
         "mm_processor_cache_gb": 0,
         **asked_budgets(asked.thinking),
+        **asked_adapters(asked.adapters, folder),
         "kv_transfer_config": connectors.transfer_config(asked.connector),
     }
     given = {k: v for k, v in arguments.items() if k in known and v is not None}
@@ -245,6 +249,8 @@ class Driver:
         watch_layers(watch, rows)
         watch_sampling(watch, rows)
         watch_masks(watch, runner, rows)
+        if self._asked.adapters is AdapterMode.LORA:
+            watch_adapters(watch, runner, rows)
         if self._draft_len:
             watch_drafting(watch, runner, rows)
         watch_scheduler(watch, self._core.scheduler)
@@ -364,7 +370,8 @@ class Driver:
             own = range(index * WIDTH, (index + 1) * WIDTH)
             is_drafted, thinking = bool(self._draft_len), self._asked.thinking
             params = params_of(request, own, is_drafted=is_drafted, thinking=thinking)
-            self._engine.add_request(request.name, prompt, params)
+            adapter = with_adapter(self._asked.adapters, index, self.runner.model_config.model)
+            self._engine.add_request(request.name, prompt, params, **adapter)
         except ValueError as error:
             raise NotTaken(f"this release does not take request {request.name}: {error}") from error
         self._identities |= {name_of(one): one for one in self._core.scheduler.requests}

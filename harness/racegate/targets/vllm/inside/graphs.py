@@ -70,6 +70,23 @@ def _watch_first(watch: RunnerWatch, runner: Any, hollow: Hollow) -> None:
         return made
 
     runner._model_forward = forward
+    _watch_pieces(getattr(getattr(runner, "drafter", None), "model", None), hollow)
+
+
+def _watch_pieces(drafter: Any, hollow: Hollow) -> None:
+    """What each pass of the first runner's drafter is given that replays graphs of pieces."""
+    plain = getattr(drafter, "_replay", None)
+    if plain is None:
+        return
+
+    @wraps(plain)
+    def replay(entry: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        made = plain(entry, args, kwargs)
+        given = (kwargs[name] for name in ("input_ids", "positions", "hidden_states"))
+        hollow.observe(_DRAFTER, *given)
+        return made
+
+    drafter._replay = replay
 
 
 def _watch_second(watch: RunnerWatch, runner: Any, manager: Any, hollow: Hollow) -> None:

@@ -13,9 +13,10 @@ from typing import Any
 
 import torch
 
+from racegate.targets.common.inside.fields import name_of
 from racegate.targets.common.inside.session import Tensor
 from racegate.targets.common.inside.watch import Look
-from racegate.targets.vllm.inside.watch import RunnerWatch, name_of
+from racegate.targets.vllm.inside.watch import RunnerWatch
 
 # Of the first runner's metadata, by row; those behind the first three are used with penalties only.
 _BY_ROW = ("temperature", "top_p", "top_k")

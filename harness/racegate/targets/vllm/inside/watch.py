@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+from racegate.targets.common.inside.fields import name_of
 from racegate.targets.common.inside.session import EngineSession
 from racegate.targets.common.inside.watch import Values, Watch
 from racegate.targets.common.wire import Observed, Wrong
@@ -15,7 +15,6 @@ from racegate.targets.vllm.wire import DRAFTS_USUAL
 
 # Of attention's metadata, on the host, by the names of several releases.
 _HOST_LENGTHS = ("seq_lens_cpu_upper_bound", "_seq_lens_cpu", "_num_computed_tokens_cpu")
-_SUFFIX = re.compile(r"-[0-9a-f]{8}$")
 
 
 class RunnerWatch(Watch):
@@ -72,11 +71,6 @@ class RunnerWatch(Watch):
     def planted_blocks(self, block_ids: list[int]) -> list[int]:
         """What is zeroed where it is asked for these. Block 0 belongs to nobody."""
         return [block - 1 for block in block_ids] if self.plant is Observed.ZEROED else block_ids
-
-
-def name_of(request_id: str) -> str:
-    """The scenario's name of a request: vLLM adds a suffix of eight digits."""
-    return _SUFFIX.sub("", request_id)
 
 
 def watch_metadata(watch: RunnerWatch, rows: Callable[[], list[str]]) -> None:

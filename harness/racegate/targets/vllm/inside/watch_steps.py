@@ -10,10 +10,11 @@ from typing import Any
 
 import torch
 
+from racegate.targets.common.inside.fields import name_of
 from racegate.targets.common.inside.session import Tensor
 from racegate.targets.vllm.inside.truth.compare import CHOSEN
 from racegate.targets.vllm.inside.truth.groups import GroupTable
-from racegate.targets.vllm.inside.watch import RunnerWatch, name_of
+from racegate.targets.vllm.inside.watch import RunnerWatch
 
 Rows = Callable[[], list[str]]
 Given = dict[str, Any]  # arguments, by the names of their parameters
@@ -82,6 +83,36 @@ def _beginnings(scheduler: Any, scheduled: Any) -> tuple[dict[str, int], dict[st
             prompt = scheduler.requests[one].num_prompt_tokens
             known[one] = prompt + cached.num_output_tokens[at]
     return known, computed
+
+
+def watch_adapters(watch: RunnerWatch, runner: Any, rows: Rows) -> None:
+    """Which adapter each token is run with, by what the host says and by the slots on the device.
+
+    ids: of the adapters in these slots; active: those that the step needs
+    """
+    present: list[str] = []  # runner V2 knows its rows later
+    if hasattr(runner, "lora_state"):
+        before(
+            runner.lora_state,
+            "make_lora_inputs",
+            lambda given: present.__setitem__(slice(None), map(name_of, given["req_ids"])),
+        )
+    plain = runner._set_active_loras
+
+    def set_active(prompts: Any, tokens: Any, requests: Any, *args: Any, **kwargs: Any) -> None:
+        plain(prompts, tokens, requests, *args, **kwargs)
+        manager = runner.lora_manager._adapter_manager
+        (wrapper,) = manager.punica_wrapper_mapping.values()
+        watch.inner_on_device(
+            "adapters",
+            {"slots": wrapper.token_lora_indices},
+            rows=list(present) or rows(),
+            tokens=list(map(int, tokens)),
+            ids=list(manager.lora_index_to_id),
+            active=sorted(one.lora_int_id for one in requests),
+        )
+
+    runner._set_active_loras = set_active
 
 
 def watch_previous(watch: RunnerWatch, runner: Any, rows: Rows) -> None:

@@ -17,9 +17,11 @@ from racegate.targets.vllm.inside.truth.course import (
     RequestStep,
     ScriptedModel,
 )
-from racegate.targets.vllm.inside.truth.groups import GroupTable
+from racegate.targets.vllm.inside.truth.groups import GroupTable, shared_blocks
 from racegate.targets.vllm.inside.truth.padding import padding_of
 from racegate.targets.vllm.inside.truth.values import (
+    adapter_by_token,
+    adapter_slots,
     below_most,
     computed_places,
     entry,
@@ -88,6 +90,7 @@ class Truth:
             "accepted": self._accepted,
             "drafts": self._drafts,
             "masks": self._masks,
+            "adapters": self._adapters,
             "sampled": self._sampled,
             "zeroed": self._zeroed,
             "padded graph": partial(self._padding, "padded graph"),
@@ -154,29 +157,15 @@ class Truth:
             true = None if is_near else row.start + row.rejected_before
             believed, where = chosen[name]["computed"], f"of request {name}"
             self._same(step, f"{CHOSEN}.computed", where, believed, true)
-        self._disjoint(step)
+        for owners, block in shared_blocks(self._steps[step].values(), self._groups, self._says):
+            self._same(step, f"{CHOSEN}.blocks", owners, block, -1)
+        rows = self._steps[step].values()
+        self.compared[f"{CHOSEN}.blocks"] += sum(len(b) for row in rows for b in row.blocks)
 
     def _is_over(self, row: RequestStep) -> bool:
         """Whether it has all its tokens, and the host only does not know yet."""
         request = self._request(row)
         return row.known >= len(request.prompt) + request.max_tokens
-
-    def _disjoint(self, step: int) -> None:
-        """No block is two requests', but for those of a prefix that they have in common."""
-        owners: dict[int, RequestStep] = {}
-        for row in self._steps[step].values():
-            for group, blocks in enumerate(row.blocks):
-                for at, block in enumerate(blocks):
-                    other = owners.setdefault(block, row)
-                    if block and other is not row and not self._is_shared(row, other, group, at):
-                        where = f"of request {row.request} and request {other.request}"
-                        self._same(step, f"{CHOSEN}.blocks", where, block, -1)
-                    self.compared[f"{CHOSEN}.blocks"] += 1
-
-    def _is_shared(self, row: RequestStep, other: RequestStep, group: int, at: int) -> bool:
-        places = range((at + 1) * self._groups[group].size)
-        says = self._says
-        return all(says.token_at(row.index, p) == says.token_at(other.index, p) for p in places)
 
     def _order(self, step: int, values: Values, *, is_whole: bool = True) -> bool:
         """The rows of the batch, or some, as the runner has them. Whether they are known"""
@@ -311,6 +300,14 @@ class Truth:
         if self._order(step, values):
             before = self._before
             self._by_row(step, "previous rows.at", values, lambda row: before.get(row.request, -1))
+
+    def _adapters(self, step: int, values: Values) -> None:
+        """Which adapter each token is run with, and in which slot it stands on the device."""
+        if self._order(step, values):
+            self._by_token(step, "adapters.tokens", values["tokens"], adapter_by_token)
+            ids: Any = values["ids"]
+            slots = partial(adapter_slots, ids)
+            self._by_token(step, "adapters.slots", values.get("slots"), slots)
 
     def _sampling(self, step: int, values: Values) -> None:
         """What each row is sampled with, or each of its logits."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from racegate.targets.vllm.inside.truth.course import RequestStep
+from racegate.targets.vllm.inside.truth.course import RequestStep, ScriptedModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,3 +37,25 @@ class GroupTable:
         if self.is_state or self.is_window:
             return []
         return list(row.blocks[group][: -(-row.end // self.size)])
+
+
+def shared_blocks(
+    rows: Iterable[RequestStep], groups: Sequence[GroupTable], says: ScriptedModel
+) -> Iterator[tuple[str, int]]:
+    """Blocks that are two requests' of a step, with whose they are, but for those of a prefix that
+    the two have in common.
+    """
+    owners: dict[int, RequestStep] = {}
+    for row in rows:
+        for group, blocks in enumerate(row.blocks):
+            for at, block in enumerate(blocks):
+                other = owners.setdefault(block, row)
+                places = range((at + 1) * groups[group].size)
+                if block and other is not row and not _is_common(row, other, places, says):
+                    yield f"of request {row.request} and request {other.request}", block
+
+
+def _is_common(
+    one: RequestStep, other: RequestStep, places: Sequence[int], says: ScriptedModel
+) -> bool:
+    return all(says.token_at(one.index, p) == says.token_at(other.index, p) for p in places)

@@ -8,7 +8,7 @@ from typing import Any
 from racegate.scenario.spec import Request
 from racegate.targets.common.inside.watch import Seen, Values
 from racegate.targets.vllm.inside.truth.course import RequestStep
-from racegate.targets.vllm.wire import TOKENS_MAX, ProposerKind
+from racegate.targets.vllm.wire import TOKENS_MAX, ProposerKind, adapter_of
 
 _OF_DRAFTERS = ("inputs of the drafter", "drafts")
 _ABSENT = "absent"  # a value that is not there at all
@@ -92,6 +92,20 @@ def run_places(row: RequestStep) -> list[int]:
 def computed_places(row: RequestStep) -> list[int]:
     """Of the tokens that are run, but for rejected drafts."""
     return list(range(row.start, row.computed))
+
+
+def adapter_by_token(row: RequestStep) -> list[int]:
+    """The request's adapter, for each token that is run."""
+    return [adapter_of(row.index)] * row.tokens
+
+
+def adapter_slots(ids: Sequence[int | None], row: RequestStep) -> list[int]:
+    """The slot of the request's adapter, for each token; -1 for none, and none of all slots if it
+    should be loaded and is not. ids: by slot
+    """
+    number = adapter_of(row.index)
+    slot = ids.index(number) if number in ids else len(ids)
+    return [slot if number else -1] * row.tokens
 
 
 def is_drafted(row: RequestStep) -> bool | None:
