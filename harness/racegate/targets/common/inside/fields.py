@@ -25,7 +25,8 @@ from racegate.targets.common.inside.watch import Values
 
 LONG = 48  # values of a list that is told by its end and a checksum
 _SHOWN = 4
-_CLOCKS = ("time", "timestamp", "_seconds")  # endings of fields that no two runs have in common
+# Endings of fields that no two runs have in common: clocks, and files of an engine's own.
+_UNLIKE = ("time", "timestamp", "_seconds", "_path")
 NOTHING = object()  # of a value that says nothing: an object of another library, bytes of a hash
 _AS_IT_IS = frozenset({bool, int, type(None)})
 _PLAIN = (bool, int, str, type(None))
@@ -79,8 +80,8 @@ def past_guards(values: np.ndarray) -> np.ndarray:
 
 
 def is_told(name: str) -> bool:
-    """Whether a field is no clock."""
-    return not name.endswith(_CLOCKS)
+    """Whether another run may have the same in a field: it is no clock, and no path of a file."""
+    return not name.endswith(_UNLIKE)
 
 
 def plain(value: Any, records: int = 0) -> Any:
