@@ -218,5 +218,7 @@ def test_the_parts_of_the_second_runner_are_told_by_their_names() -> None:
 
 
 def test_what_a_clock_says_and_where_a_file_lies_is_not_told_by_name_either() -> None:
-    owner = SimpleNamespace(stats={"lookup_delay_seconds": 0.25, "lookups": 2}, wait_seconds=1.0, lora_path="/x")
+    owner = SimpleNamespace(
+        stats={"lookup_delay_seconds": 0.25, "lookups": 2}, wait_seconds=1.0, lora_path="/x"
+    )
     assert fields_of(owner) == {"stats": {"lookups": 2}}
