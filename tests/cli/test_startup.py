@@ -29,7 +29,7 @@ print(*sorted(name for name in sys.modules if "." not in name), file=sys.stderr)
 # Where a distribution has another name than its module.
 IMPORTED_AS = {"markdown_it_py": "markdown_it", "cuda_bindings": "cuda"}
 OWN = ("racegate", "racegate_kernels", "racegate_reference")
-JUDGED = ("vllm", "sglang")  # whose processes import them
+JUDGED = ("vllm", "sglang", "safetensors")  # whose processes import them, and what they need
 HEAVY = {"torch", "triton", "hypothesis", "pytest", "jinja2", "cuda"}
 
 

@@ -301,6 +301,8 @@ VLLM = (
           attributes=("get_mrope_input_positions",), why="positions of images are the scenario's"),
     Patch(by="targets.vllm.inside.graphs", owner="the first model runner",
           attributes=("_model_forward",), why=_WATCHED),
+    Patch(by="targets.vllm.inside.graphs", owner="the first model runner's drafter",
+          attributes=("_replay",), releases="asked for graphs of pieces", why=_WATCHED),
     Patch(by="targets.vllm.inside.graphs", owner="the second model runner's graphs",
           attributes=("run_fullgraph", "run_pw_graph"), why=_WATCHED),
     Patch(by="targets.vllm.inside.kept", owner="the scheduler",

@@ -186,9 +186,11 @@ def group_of(pid: int) -> list[int]:
     ("how", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
 )
 def test_no_process_is_left(how: signal.Signals, code: int) -> None:
-    # A shell starts what runs in its background with SIGINT ignored, and pytest may run there.
+    # A shell starts what runs in its background with SIGINT ignored, and nohup with SIGHUP: pytest
+    # may run there, and the gate would ignore it too.
     main = (
         "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+        "signal.signal(signal.SIGHUP, signal.SIG_DFL); "
         "from racegate.cli.start import main; main()"
     )
     gate = ["gate", "--scenarios", SCENARIOS, "--workers", "2", "-k", "not pairs"]
