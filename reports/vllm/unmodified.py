@@ -54,7 +54,7 @@ file were not run. With `--runs 0` recorded runs alone are compared, otherwise l
 out*: scenarios that the settings do not allow, or that the release refuses. *Not reached*: a run
 did not exercise what its scenario expects, or not as often, the same on both sides. *Failed*: it
 ended with an error on both. Seconds are those of the command, on two cores with much other work
-(load about 20), with the start of both engines.
+in those of commit d79da2b (load about 20), with the start of both engines.
 
 | release | runner | mode | options | scenarios | runs | exit | compared | left out | not reached \
 | failed | seconds | commit | the first thing found |
