@@ -38,6 +38,7 @@ from racegate.jobs.environment import environment
 from racegate.jobs.foreign.edited import EditedRelease
 from racegate.jobs.foreign.releases import ReleaseCell, kind_of
 from racegate.jobs.stopping import StoppedError, known_result
+from racegate.scenario.spec import Scenario
 from racegate.targets.sglang import sources as sglang_sources
 from racegate.targets.sglang.environment import SGLANG
 from racegate.targets.vllm import sources as vllm_sources
@@ -45,7 +46,7 @@ from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.environment import VLLM
 
 if TYPE_CHECKING:
-    from racegate.measure.evaluation.foreign.results import ReleaseSpec
+    from racegate.measure.evaluation.foreign.results import ReleaseMutation, ReleaseSpec
 
 SAMPLE = 150
 # One run of the release is what many mutants are judged beside: it may take longer than others.
@@ -107,8 +108,7 @@ def mutate(
     """
     _need_libraries()
     # Only here is libcst needed, and what measures the tool.
-    from racegate.measure.evaluation.foreign.job import judged_elsewhere, mutate_release
-    from racegate.measure.evaluation.foreign.results import Draw, ReleaseMutation, ReleaseSpec
+    from racegate.measure.evaluation.foreign.results import Draw, ReleaseSpec
     from racegate.measure.evaluation.source.results import score_of
     from racegate.report.measured.faults import print_source_mutants, render_release_mutants
     from racegate.report.measured.objects import ReleaseMutationObject
@@ -131,16 +131,7 @@ def mutate(
     chosen = _chosen(file, scenarios, left_out)
     others = [_other_cell(cell, options) for options in also or ()]
     scripts = [scenario for _, scenario in loaded]
-    stop: StoppedError | None = None
-    try:
-        with started(cell, log, run_s=RECORDED_S) as opened, measured("mutants") as on_done:
-            made = mutate_release(EditedRelease(opened), cell, scripts, asked, on_done=on_done)
-    except StoppedError as error:
-        stop, made, others = error, known_result(error, ReleaseMutation), []
-    for other in others:
-        with started(other, log, run_s=RECORDED_S) as opened, measured("mutants") as on_done:
-            edited = EditedRelease(opened)
-            made = judged_elsewhere(made, edited, other, scripts, asked, on_done=on_done)
+    made, stop = _judged(cell, others, scripts, asked, log)
     found = ReleaseMutationObject(schema=SCHEMA, environment=environment(), mutation=made)
     tell(json, found, lambda: print_source_mutants(stdout_console(), made.report))
     if markdown is not None:
@@ -149,6 +140,31 @@ def mutate(
     if stop is not None:
         raise stop
     raise typer.Exit(0 if score_of(made.report.results).is_full else 1)
+
+
+def _judged(
+    cell: ReleaseCell,
+    others: Sequence[ReleaseCell],
+    scripts: Sequence[Scenario],
+    asked: ReleaseSpec,
+    log: Path | None,
+) -> tuple[ReleaseMutation, StoppedError | None]:
+    """What became of the mutants, and how somebody stopped it. others: in which those that nobody
+    noticed are judged too
+    """
+    from racegate.measure.evaluation.foreign.job import judged_elsewhere, mutate_release
+    from racegate.measure.evaluation.foreign.results import ReleaseMutation
+
+    try:
+        with started(cell, log, run_s=RECORDED_S) as opened, measured("mutants") as on_done:
+            made = mutate_release(EditedRelease(opened), cell, scripts, asked, on_done=on_done)
+    except StoppedError as error:
+        return known_result(error, ReleaseMutation), error
+    for other in others:
+        with started(other, log, run_s=RECORDED_S) as opened, measured("mutants") as on_done:
+            edited = EditedRelease(opened)
+            made = judged_elsewhere(made, edited, other, scripts, asked, on_done=on_done)
+    return made, None
 
 
 def _need_libraries() -> None:
