@@ -10,8 +10,6 @@ from typing import Any
 from racegate.targets.common.inside.fields import by_name, fields_of
 from racegate.targets.common.inside.watch import Values, Watch
 from racegate.targets.common.wire import KEPT
-from racegate.targets.sglang.inside.tensors import free_lists, kept_prefixes, note_free
-from racegate.targets.sglang.inside.watch import nodes_of
 
 _BATCHES = ("running_batch", "last_batch")
 # Endings of more fields that no two runs have in common: clocks, and what the start has drawn.
@@ -26,7 +24,6 @@ def watch_kept(watch: Watch, scheduler: Any) -> Callable[[], None]:
         with watch.own():
             found = _of_scheduler(scheduler)
         watch.inner_on_host(f"{KEPT} in the scheduler", **found)
-        note_free(watch, _pools(scheduler))
 
     return note
 
@@ -65,9 +62,7 @@ def _of_scheduler(scheduler: Any) -> Values:
     tracker = getattr(scheduler, "new_token_ratio_tracker", None)
     if tracker is not None:
         found |= fields_of(tracker, "ratio")
-    if hasattr(scheduler.tree_cache, "root_node"):
-        found["tree.prefixes"] = kept_prefixes(nodes_of(scheduler.tree_cache))
-    return _of_all_runs(found | _sizes(scheduler) | free_lists(_pools(scheduler)))
+    return _of_all_runs(found | _sizes(scheduler))
 
 
 def _is_of_all_runs(value: object) -> bool:
@@ -89,15 +84,15 @@ def _requests(scheduler: Any) -> Iterator[Any]:
     yield from () if chunked is None else (chunked,)
 
 
-def _pools(scheduler: Any) -> dict[str, Any]:
-    rows = scheduler.req_to_token_pool
-    states = getattr(rows, "mamba_allocator", getattr(rows, "mamba_pool", None))
-    return {"slots": scheduler.token_to_kv_pool_allocator, "rows": rows, "states": states}
-
-
 def _sizes(scheduler: Any) -> Values:
     """How much is free, and how much of the radix cache may go."""
-    parts = _pools(scheduler) | {"tree": scheduler.tree_cache}
+    rows = scheduler.req_to_token_pool
+    parts = {
+        "slots": scheduler.token_to_kv_pool_allocator,
+        "rows": rows,
+        "states": getattr(rows, "mamba_pool", None),
+        "tree": scheduler.tree_cache,
+    }
     found: Values = {}
     for name, part in parts.items():
         for size in _SIZES:
