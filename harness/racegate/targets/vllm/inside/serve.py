@@ -41,6 +41,7 @@ from racegate.targets.common.inside.probing import ProbeTally, probe_sources
 from racegate.targets.common.inside.serve import Failure, observations, serve
 from racegate.targets.common.inside.session import EngineSession
 from racegate.targets.common.inside.sources import LineTracer, edit_source, read_texts
+from racegate.targets.common.inside.triton import KeptEffects
 from racegate.targets.common.wire import FAILED, ReleaseRun, RunMode, Task
 from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.inside import plants, standins
@@ -98,6 +99,8 @@ class Host:
             standins.keep_dimensions()
         engine = start(folder, asked)
         self._learnt = folder / "learnt"
+        self._effects = KeptEffects(self._memo)
+        self._effects.load()
         check_started(engine, asked)
         standins.fit_started(engine)
         self._driver = Driver(engine, device, asked)
@@ -309,6 +312,10 @@ class Host:
             self._memo.load(lesson.effects)
             self._modules = frozenset(sys.modules)
 
+    def keep(self) -> None:
+        """At the end: what kernels did, for the next engine of this environment."""
+        self._effects.keep()
+
 
 def serve_one(host: Host, server: JobServer[Task]) -> None:
     """One task, in this process: a GPU that was set up does not survive a fork. Answers as `serve`
@@ -344,6 +351,7 @@ def main() -> None:
         gather(but=host.memory)
         learn = partial(host.learn, is_last=False)
         serve(host, server, PrefixServer(host.run, learn, server.close))
+        host.keep()
     else:
         serve_one(host, server)
 
