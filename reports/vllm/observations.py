@@ -123,7 +123,7 @@ class FieldCount(msgspec.Struct, frozen=True, kw_only=True):
 class CellCount(msgspec.Struct, frozen=True, kw_only=True):
     """One way to run a release. untrue: what was not true, by scenario
 
-    older: of which commit, where it was not counted again with the others
+    older: of which commit, where it was not counted again with the others, and knows no constants
     """
 
     release: str
@@ -292,7 +292,7 @@ def told_older(cells: list[CellCount]) -> Iterator[str]:
     """Columns that know less than the others."""
     for cell in cells:
         if cell.older:
-            text = f"{' '.join(cell.way)} was counted by {cell.older}, which observed less."
+            text = f"{' '.join(cell.way)} was counted by {cell.older}, with fewer wrong values."
             yield fill(text, PROSE_COLUMNS)
             yield ""
 
