@@ -53,12 +53,14 @@ beside that release:
 file were not run. With `--runs 0` recorded runs alone are compared, otherwise landings too. *Left
 out*: scenarios that the settings do not allow, or that the release refuses. *Not reached*: a run
 did not exercise what its scenario expects, or not as often, the same on both sides. *Failed*: it
-ended with an error on both. Seconds are those of the command, on two cores with much other work
-in those of commit d79da2b (load about 20), with the start of both engines.
+ended with an error on both. Seconds are those of the command on two cores, with the start of both
+engines; *load* is what the machine had to do in the last five of its minutes, where it was noted.
+In the cells of commit d79da2b it was about 20.
 
 | release | runner | mode | options | scenarios | runs | exit | compared | left out | not reached \
-| failed | seconds | commit | the first thing found |
-| --- | --- | --- | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- | --- |"""
+| failed | seconds | load | commit | the first thing found |
+| --- | --- | --- | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- | --- \
+|"""
 
 
 class Cells(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -82,7 +84,9 @@ class Unmodified(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     unmet: what did not happen in one, on both sides; failed: how its run ended, on both sides
     findings: scenario to the first thing that is said to differ; message: the end of what it
         printed, where it gave no result
-    seconds: of the command; commit: of racegate
+    seconds: of the command; load: of the machine in the five minutes before it ended, 0 where
+        nobody noted it
+    commit: of racegate
     """
 
     release: str
@@ -100,6 +104,7 @@ class Unmodified(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     findings: dict[str, str] = {}
     message: str = ""
     seconds: float = 0.0
+    load: float = 0.0
     commit: str = ""
 
     @property
@@ -206,6 +211,7 @@ def judged_as(
         findings={name: first for name, first in findings.items() if first},
         message="" if said else told.strip().rpartition("\n")[2],
         seconds=seconds,
+        load=round(os.getloadavg()[1], 1),
         commit=commit_here(),
     )
 
@@ -273,7 +279,7 @@ def row(one: Unmodified) -> str:
         one.release, one.runner.upper(), one.mode, " ".join(one.options),
         ", ".join(one.scenarios) or "all", one.runs, one.code, one.compared,
         len(one.left_out) + len(one.refused), len(one.unmet), len(one.failed),
-        f"{one.seconds:.0f}", one.commit, shown(found),
+        f"{one.seconds:.0f}", f"{one.load:.0f}" if one.load else "", one.commit, shown(found),
     )  # fmt: skip
     return f"| {' | '.join(map(str, cells_of))} |"
 

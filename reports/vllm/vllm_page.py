@@ -110,6 +110,25 @@ All of `preemption_for_blocks`:
   otherwise. B has no drafts in that step. The rule for wrong counts covers rows with drafts only,
   and no token changes: DIVERGENT by the count alone.
 
+`drafters_slots` in 0.33.0, V1, none, with a drafter that is a model of its own and is given tokens
+alone (`racegate vllm run drafters_slots --release 0.33.0 --drafter model --runs 0`):
+
+- It ends with `IndexError: index 8 is out of bounds for dimension 0 with size 8` in
+  `compute_new_slot_mapping`. This is vLLM's mistake, not the script's. `_build_attention_metadata`
+  gives EAGLE, DFlash, Gemma4 and hidden-state drafters the block table of their own group of layers
+  (`drafter.kv_cache_gid`). `DraftModelProposer` is none of these classes, so that it gets the table
+  of the first group, which beside a hybrid target is that of the recurrent states. It has one
+  column for the state and one for each draft, 4 here, and with two requests 8 entries. From
+  position 320 on (blocks of 80 tokens) a request reads behind its row: the second one the ninth
+  entry, which is not there.
+- Before that nothing fails, and slots are wrong all the same. In step 5 request A has the blocks 1
+  to 4 of recurrent states and block 6 of the drafter's group; the drafter's keys of its tokens 16
+  and 17 are for the slots 96 and 97, in block 1, where 496 and 497 would be right. Those of L, at
+  504, are for slot 2184, in block 27, which is a block of the states of M. Groups share one memory,
+  so that keys of the drafter come to lie in recurrent states; here they are not computed.
+- The same choice by class stands in 0.20.2, 0.21.0, 0.22.1, 0.23.0, 0.24.0 and 0.25.1. No public
+  issue was found that names it. A model of attention alone has one group.
+
 `chunk_in_moved_row` in 0.33.0:
 
 - V1, align: wrong with nothing held ("1 used, 2 true" of B in row 0 at step 5), as

@@ -11,10 +11,12 @@ from typing import Any
 
 import msgspec
 import pytest
+from rich.console import Console
 
 from racegate.check.selfcheck import SelfCheck
 from racegate.history.exit_code import ExitCode
-from racegate.history.finding import Finding, FindingKind, Verdict
+from racegate.history.finding import Benign, Finding, FindingKind, Verdict
+from racegate.history.gates.results import gated
 from racegate.history.outcome import Comparison, RunResult
 from racegate.history.witness import load_witness
 from racegate.interpose.errors import BadInput
@@ -26,6 +28,8 @@ from racegate.jobs.foreign.opened import TargetResult
 from racegate.jobs.foreign.program_bases import base_of
 from racegate.jobs.foreign.worker import TargetWorker
 from racegate.jobs.generated import CampaignSpec, Report
+from racegate.report.targets.results import print_comparison, print_target_gate
+from racegate.report.text import GateView
 from racegate.targets.common.wire import ReleaseRun
 from racegate.targets.program.launch import Program
 from racegate.targets.vllm.cell import Cell
@@ -108,6 +112,44 @@ def test_a_field_that_is_none_is_not_one_that_is_absent_or_in_words(
     changed = compare(base, change).changed
     assert changed is not None and changed.step == 2
     assert "None" in changed.message and shown in changed.message
+
+
+def ended(message: str, ending: Ending = Ending.FAILED) -> ComparedRun:
+    return ComparedRun(result=result(), ending=ending, message=message)
+
+
+def test_what_ends_with_an_error_on_both_sides_is_said_and_passes() -> None:
+    """Once for all scenarios that end with it. Behind its type there may be an address."""
+    message = "IndexError: index 8 of <Table at 0x7f>"
+    found = compare(ended("IndexError: index 8 of <Table at 0x7e>"), ended(message))
+    assert (found.code, found.failed, found.changed) == (ExitCode.CLEAN, message, None)
+    assert found.text == "both end with an error, beside "
+    named = [msgspec.structs.replace(result(), scenario=name, comparison=found) for name in "ab"]
+    for detail in GateView:
+        console = Console(record=True, width=100)
+        print_target_gate(console, gated(named), benign=Benign.PASS, detail=detail)
+        said = console.export_text()
+        assert f"ended with an error on both sides: a, b: {message}" in said
+        assert "SAME as" in said
+    console = Console(record=True, width=100)
+    print_comparison(console, named[0])
+    assert f"ended with an error on both sides: {message}" in console.export_text()
+
+
+def test_another_error_than_that_of_the_base_is_a_difference() -> None:
+    found = [
+        compare(ended("IndexError: 8"), ended(message)) for message in ("KeyError: 8", "TypeError:")
+    ]
+    assert [one.code for one in found] == [ExitCode.FINDING] * 2
+    changed = [one.changed for one in found if one.changed is not None]
+    assert changed[0].message == "error is KeyError: 8, in the base IndexError: 8"
+    assert len({one.signature for one in changed}) == 2
+    assert not any(one.failed for one in found)
+
+
+def test_what_comes_to_its_end_has_no_error_whatever_it_says() -> None:
+    done = ended("a warning", Ending.FINISHED)
+    assert compare(done, done) == Comparison(base="")
 
 
 def test_a_base_is_a_release_or_the_folder_of_a_checkout(tmp_path: Path) -> None:

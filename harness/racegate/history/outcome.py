@@ -56,6 +56,8 @@ class Comparison(StrictStruct, frozen=True, kw_only=True):
     repaired: conflicts of the base that are gone, or in which landings do less harm, by signature
     known: how many conflicts both have, with the same effect
     unmet: in words, what is not met although the base meets it, or why nothing could be compared
+    failed: the error that it ends with on both sides, so that no more of it is compared; empty if
+        it comes to its end
     """
 
     base: str
@@ -64,6 +66,7 @@ class Comparison(StrictStruct, frozen=True, kw_only=True):
     repaired: tuple[str, ...] = ()
     known: int = 0
     unmet: tuple[str, ...] = ()
+    failed: str = ""
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -84,6 +87,7 @@ class Comparison(StrictStruct, frozen=True, kw_only=True):
         said = [f"{self.changed.field} is changed"] if self.changed is not None else []
         said += [f"{len(self.new)} new"] if self.new else []
         said += ["not wholly compared"] if self.unmet else []
+        said += ["both end with an error"] if self.failed else []
         return f"{', '.join(said) or 'no difference'}, beside {self.base}"
 
     @property

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from signal import SIGTERM
 from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import Any, ClassVar, cast
@@ -18,12 +19,13 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from racegate.cli.app import app
-from racegate.history.exit_code import ExitCode
+from racegate.history.exit_code import ExitCode, code_of_signal
 from racegate.history.finding import Benign
 from racegate.history.gates.results import gated
 from racegate.interpose.outcome import Ending, Observation, Plan
 from racegate.jobs.foreign.edited import EditedRelease
 from racegate.jobs.foreign.releases import OpenedEngine
+from racegate.jobs.stopping import TerminatedError
 from racegate.measure.evaluation.foreign.edits import order_edits, release_edits
 from racegate.measure.evaluation.foreign.job import ALIKE
 from racegate.measure.evaluation.source.results import SourceOperator
@@ -102,6 +104,7 @@ class EditedEngine:
     start_s = cpu_s = 0.0
     runs: ClassVar[list[SourceEdit | None]] = []  # of all of them
     late: ClassVar[set[str]] = set()  # what does not end: "recorded" runs, or "traced" ones
+    stops: ClassVar[set[str]] = set()  # the edit during whose run somebody stops it
 
     def __init__(self, cell: EngineCell, folder: Path) -> None:
         self._file = folder / "runner.py"
@@ -118,6 +121,8 @@ class EditedEngine:
     ) -> ReleaseRun:
         source, edit = self._source, sources.edit
         self.runs.append(edit)
+        if edit is not None and edit.text in self.stops:
+            raise TerminatedError
         if ("traced" if sources.traces else "recorded") in self.late:
             return ReleaseRun(ending=Ending.TIMED_OUT, message="it did not end within 7 s")
         log = ProbeTally()
@@ -170,6 +175,7 @@ def release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr("racegate.cli.foreign.releases.open_release", opened)
     monkeypatch.setattr(EditedEngine, "runs", [])
     monkeypatch.setattr(EditedEngine, "late", set())
+    monkeypatch.setattr(EditedEngine, "stops", set())
     return tmp_path
 
 
@@ -226,6 +232,38 @@ def test_an_edit_that_never_makes_another_value_has_no_run_of_its_own(release: P
     assert alike == {"return min(total, LIMIT + 1)", "return total"}
     edited = {one.text for one in EditedEngine.runs if one is not None}
     assert not {"LIMIT + 1", "total"} & edited and edited
+
+
+def test_what_was_judged_before_a_stop_is_a_page(release: Path) -> None:
+    """And another time goes on behind it, where what was found is kept."""
+    keep, page = release / "keep.jsonl", release / "page.md"
+    _, whole = mutate(release)
+    edits = [one for one in EditedEngine.runs if one is not None]
+    EditedEngine.stops.add(edits[-1].text)
+    ran, found = mutate(release, "--keep", str(keep), "--markdown", str(page))
+    judged = len(found["report"]["results"])
+    assert ran.exit_code == code_of_signal(SIGTERM) and 0 < judged < len(whole["report"]["results"])
+    said = f"{judged} of 50 mutants judged; to go on: the same command"
+    assert said in " ".join(ran.stderr.split())
+    assert f"Of these {judged} were tried" in " ".join(page.read_text().split())
+    assert len(keep.read_bytes().splitlines()) == judged
+
+
+def test_no_mutant_is_begun_when_the_minutes_are_over(release: Path) -> None:
+    page = release / "page.md"
+    ran, found = mutate(release, "--minutes", "0", "--markdown", str(page))
+    assert found["report"]["results"] == [] and found["reached"] > 0
+    assert "0 were tried" in page.read_text() and ran.exit_code == ExitCode.CLEAN
+
+
+def test_the_command_of_a_page_says_what_was_chosen(release: Path) -> None:
+    page, kept_out = release / "page.md", release / "scripts" / "left_out.toml"
+    kept_out.write_text(SCENARIO.replace("three_rows", "left_out"))
+    mutate(release, "--except", "left_out", "--markdown", str(page))
+    command = page.read_text().partition("    racegate")[2].partition("\n\n")[0].split()
+    chosen = {"--scenarios": str(release / "scripts"), "--except": "left_out"}
+    for option, value in ({"--file": "runner.py"} | chosen).items():
+        assert command[command.index(option) + 1] == value
 
 
 def test_what_no_scenario_runs_is_told_and_not_judged(release: Path) -> None:

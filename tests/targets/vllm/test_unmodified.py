@@ -70,10 +70,13 @@ def test_a_gate_without_a_result_leaves_its_last_words() -> None:
 def test_a_page_counts_what_is_clean() -> None:
     clean = judged(0, result("small", Comparison(base="x")))
     red = msgspec.structs.replace(clean, mode="none", code=1, compared=7, findings={"a": "b"})
+    clean = msgspec.structs.replace(clean, load=3.8)
+    red = msgspec.structs.replace(red, load=0.0)
     text = page([clean, red])
     assert "**1 of 2 end with exit code 0**, with 1 scenarios compared" in text
-    row = f"| 0.33.0 | V1 | align |  | all | 0 | 0 | 1 | 1 | 0 | 0 | 12 | {clean.commit} |  |"
+    row = f"| 0.33.0 | V1 | align |  | all | 0 | 0 | 1 | 1 | 0 | 0 | 12 | 4 | {clean.commit} |  |"
     assert row in text.splitlines()
+    assert f"| 7 | 1 | 0 | 0 | 12 |  | {clean.commit} | a: b |" in text
     assert "| it has images: --positions mrope | image_positions | 2 |" in text.splitlines()
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import msgspec
 import pytest
 from test_vllm_search import SCENARIO
 
 from racegate.history.finding import Verdict
 from racegate.interpose.outcome import Ending, Observation, Plan
+from racegate.jobs.foreign import releases
 from racegate.scenario.spec import Scenario
 from racegate.targets.common.judge import judge
 from racegate.targets.common.sensitivity import Pulse, absent, dead
@@ -38,9 +42,11 @@ class Planted:
     def __init__(self, *, deaf: Observed | None = None, without: Observed | None = None) -> None:
         self.deaf = deaf
         self.without = without
+        self.runs = 0
 
     def run(self, scenario: Scenario, plan: Plan, *, plant: Observed | None = None) -> ReleaseRun:
         """As `Engine.run` of the client."""
+        self.runs += 1
         values = {name: dict(fields) for name, fields in VALUES.items()}
         if plant is not None and plant is not self.deaf:
             name, field = PLACES[plant]
@@ -59,6 +65,22 @@ def test_all_that_change_are_alive() -> None:
     found = sensitivity_of(Planted())
     assert found == dict.fromkeys(Observed, Pulse.ALIVE)
     assert dead(found) == absent(found) == ()
+
+
+def test_an_engine_is_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = Planted()
+
+    @contextmanager
+    def opened(*_: object, **__: object) -> Iterator[Planted]:
+        yield engine
+
+    monkeypatch.setattr(releases, "open_cell", opened)
+    with releases.open_release(CELL) as release:
+        assert engine.runs == 0
+        first = release.sensitivity()
+        assert engine.runs == 1 + len(Observed)
+        assert release.sensitivity() == first
+    assert engine.runs == 1 + len(Observed)
 
 
 @pytest.mark.parametrize("observed", list(Observed))

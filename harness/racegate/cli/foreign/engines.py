@@ -7,6 +7,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from importlib.util import find_spec
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -36,6 +37,8 @@ from racegate.history.outcome import SCHEMA
 from racegate.jobs.environment import environment
 from racegate.jobs.foreign.edited import EditedRelease
 from racegate.jobs.foreign.releases import ReleaseCell, kind_of
+from racegate.jobs.stopping import StoppedError, known_result
+from racegate.scenario.spec import Scenario
 from racegate.targets.sglang import sources as sglang_sources
 from racegate.targets.sglang.environment import SGLANG
 from racegate.targets.vllm import sources as vllm_sources
@@ -43,7 +46,7 @@ from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.environment import VLLM
 
 if TYPE_CHECKING:
-    from racegate.measure.evaluation.foreign.results import ReleaseSpec
+    from racegate.measure.evaluation.foreign.results import ReleaseMutation, ReleaseSpec
 
 SAMPLE = 150
 # One run of the release is what many mutants are judged beside: it may take longer than others.
@@ -53,6 +56,10 @@ AgainOption = Annotated[
     typer.Option(
         "--again", help="Judge what survived in the file of --keep, and draw no other mutants."
     ),
+]
+MinutesOption = Annotated[
+    float | None,
+    typer.Option(min=0, help="Begin no further mutant so many minutes after the start."),
 ]
 AlsoOption = Annotated[
     list[str] | None,
@@ -91,6 +98,7 @@ def mutate(
     also: AlsoOption = None,
     scenarios: ScriptsOption = None,
     left_out: ExceptOption = None,
+    minutes: MinutesOption = None,
     log: LogOption = None,
     markdown: MarkdownOption = None,
     json: JsonOption = None,
@@ -100,7 +108,6 @@ def mutate(
     """
     _need_libraries()
     # Only here is libcst needed, and what measures the tool.
-    from racegate.measure.evaluation.foreign.job import judged_elsewhere, mutate_release
     from racegate.measure.evaluation.foreign.results import Draw, ReleaseSpec
     from racegate.measure.evaluation.source.results import score_of
     from racegate.report.measured.faults import print_source_mutants, render_release_mutants
@@ -119,20 +126,45 @@ def mutate(
         equivalent=equivalent,
         missing=missing,
         draw=Draw.AGAIN if again else Draw.SAMPLE,
+        seconds=inf if minutes is None else 60 * minutes,
     )
+    chosen = _chosen(file, scenarios, left_out)
     others = [_other_cell(cell, options) for options in also or ()]
     scripts = [scenario for _, scenario in loaded]
-    with started(cell, log, run_s=RECORDED_S) as opened, measured("mutants") as on_done:
-        made = mutate_release(EditedRelease(opened), cell, scripts, asked, on_done=on_done)
+    made, stop = _judged(cell, others, scripts, asked, log)
+    found = ReleaseMutationObject(schema=SCHEMA, environment=environment(), mutation=made)
+    tell(json, found, lambda: print_source_mutants(stdout_console(), made.report))
+    if markdown is not None:
+        command = _command(cell, asked, chosen, also or ())
+        write_text(markdown, render_release_mutants(found, command))
+    if stop is not None:
+        raise stop
+    raise typer.Exit(0 if score_of(made.report.results).is_full else 1)
+
+
+def _judged(
+    cell: ReleaseCell,
+    others: Sequence[ReleaseCell],
+    scripts: Sequence[Scenario],
+    asked: ReleaseSpec,
+    log: Path | None,
+) -> tuple[ReleaseMutation, StoppedError | None]:
+    """What became of the mutants, and how somebody stopped it. others: in which those that nobody
+    noticed are judged too
+    """
+    from racegate.measure.evaluation.foreign.job import judged_elsewhere, mutate_release
+    from racegate.measure.evaluation.foreign.results import ReleaseMutation
+
+    try:
+        with started(cell, log, run_s=RECORDED_S) as opened, measured("mutants") as on_done:
+            made = mutate_release(EditedRelease(opened), cell, scripts, asked, on_done=on_done)
+    except StoppedError as error:
+        return known_result(error, ReleaseMutation), error
     for other in others:
         with started(other, log, run_s=RECORDED_S) as opened, measured("mutants") as on_done:
             edited = EditedRelease(opened)
             made = judged_elsewhere(made, edited, other, scripts, asked, on_done=on_done)
-    found = ReleaseMutationObject(schema=SCHEMA, environment=environment(), mutation=made)
-    tell(json, found, lambda: print_source_mutants(stdout_console(), made.report))
-    if markdown is not None:
-        write_text(markdown, render_release_mutants(found, _command(cell, asked, also or ())))
-    raise typer.Exit(0 if score_of(made.report.results).is_full else 1)
+    return made, None
 
 
 def _need_libraries() -> None:
@@ -164,13 +196,26 @@ def _other_cell(cell: ReleaseCell, options: str) -> ReleaseCell:
     return found
 
 
-def _command(cell: ReleaseCell, asked: ReleaseSpec, also: Sequence[str]) -> str:
-    """What makes the same page again."""
+def _chosen(
+    files: Sequence[str] | None, scenarios: Path | None, left_out: Sequence[str] | None
+) -> tuple[str, ...]:
+    """Options that say what is mutated, and by which scenarios it is judged."""
+    return (
+        *(f"--file {file}" for file in files or ()),
+        *(() if scenarios is None else (f"--scenarios {scenarios}",)),
+        *(f"--except {name}" for name in left_out or ()),
+    )
+
+
+def _command(
+    cell: ReleaseCell, asked: ReleaseSpec, chosen: Sequence[str], also: Sequence[str]
+) -> str:
+    """What makes the same page again. chosen: from `_chosen`"""
     ran, *options = cell.command
     files = {"--keep": asked.keep, "--equivalent": asked.equivalent, "--missing": asked.missing}
     options += [f"--sample {asked.sample} --seed {asked.seed}"]
     options += ["--again"] if asked.draw == "again" else []
-    options += [f'--also "{one}"' for one in also]
+    options += [*chosen, *(f'--also "{one}"' for one in also)]
     command = " ".join([f"racegate {ran.partition(' ')[0]} mutate", *options])
     given = [f"{option} {file}" for option, file in files.items() if file is not None]
     return " \\\n        ".join([command, *given])

@@ -28,6 +28,7 @@ from racegate.targets.common.wire import KEPT
 _HARM = (Verdict.BENIGN, Verdict.CONFLICT, Verdict.DIVERGENT)
 _CUT = (Ending.LOST, Ending.TIMED_OUT, Ending.INTERRUPTED)  # of these runs nothing is known
 _ROWS = "rows"  # the field of an observation that names the request of each row
+_ERROR = "error"  # the place of one that differs
 _SHOWN_MAX = 60
 
 
@@ -75,17 +76,23 @@ def compare(
             return Comparison(base=title, unmet=(f"the {its} was not judged: {why}",))
     before, after = _judged_in(base.result), _judged_in(result)
     worse = [one for one in after if _is_worse(one, before)]
+    changed = _changed(base, change, unstable)
     unmet = [text for text in result.unmet if text not in base.result.unmet]
     if unstable:
         unmet.append(f"not compared, because it differs from run to run: {_named(unstable)}")
     return Comparison(
         base=title,
-        changed=_changed(base, change, unstable),
+        changed=changed,
         new=tuple(worse),
         repaired=tuple(one.signature for one in before if _is_worse(one, after)),
         known=len(after) - len(worse),
         unmet=tuple(unmet),
+        failed=change.message if changed is None and _is_failed(base, change) else "",
     )
+
+
+def _is_failed(*both: ComparedRun) -> bool:
+    return all(one.ending is Ending.FAILED for one in both)
 
 
 def _named(names: AbstractSet[str]) -> str:
@@ -162,6 +169,8 @@ def _changed(base: ComparedRun, change: ComparedRun, unstable: AbstractSet[str])
         first = _difference(*differ[0], behind=f"{why}{later}")
     elif (change.ending, change.exit_code) != (base.ending, base.exit_code):
         first = _end(base, change)
+    elif _is_failed(base, change) and _error_in(base) != _error_in(change):
+        first = ValueChange(place=_ERROR, old=base.message, new=change.message)
     elif tokens:
         old, new = (one.delivered.get(tokens[0]) for one in (base, change))
         first = ValueChange(place="delivered tokens", request=tokens[0], old=old, new=new)
@@ -169,7 +178,8 @@ def _changed(base: ComparedRun, change: ComparedRun, unstable: AbstractSet[str])
         return None
     known = [(mine.name, mine.digest) if mine is not None else None for _, mine in differ]
     other = {name: change.delivered.get(name) for name in tokens}
-    decides = (known, change.ending, change.exit_code, other)
+    own = (_error_in(change),) if first.place == _ERROR else ()
+    decides = (known, change.ending, change.exit_code, other, *own)
     digest = hashlib.sha256(msgspec.json.encode(decides)).hexdigest()[:12]
     return msgspec.structs.replace(first, digest=digest).finding
 
@@ -181,6 +191,14 @@ def _end(base: ComparedRun, change: ComparedRun) -> ValueChange:
         return ValueChange(place="ending", old=base.ending, new=change.ending, behind=behind)
     codes = (base.exit_code, change.exit_code)
     return ValueChange(place="exit code", old=codes[0], new=codes[1], behind=behind)
+
+
+def _error_in(run: ComparedRun) -> str:
+    """The type of the error that a run ended with, if its message begins with one. What is behind
+    it may hold addresses and paths.
+    """
+    kind, colon, _ = run.message.partition(":")
+    return kind if colon and kind.isidentifier() else ""
 
 
 def _is_other(its: Observation | None, mine: Observation | None) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
 from types import TracebackType
 from typing import TypeAlias
@@ -37,7 +38,7 @@ ReleaseCell: TypeAlias = Cell | SchedulerCell
 class OpenedEngine:
     """An engine that is started. cell: which one; runs: what is judged
     engine: whose runs they are; sensitivity: whether a planted wrong value changes each
-    observation, measured when it is asked
+    observation, measured when it is first asked
     """
 
     cell: EngineCell
@@ -86,7 +87,9 @@ def open_release(
     """
     if isinstance(cell, Cell):
         with open_cell(cell, log=log, run_s=run_s, sources=sources) as engine:
-            yield OpenedEngine(cell, engine, engine, lambda: sensitivity_of(engine))
+            # Of the engine, not of a scenario: six runs, once.
+            sensitivity = cache(partial(sensitivity_of, engine))
+            yield OpenedEngine(cell, engine, engine, sensitivity)
         return
     assert isinstance(cell, SchedulerCell)
     environment = SGLANG.environment_of(cell.release, checkout=cell.checkout)

@@ -42,6 +42,7 @@ Details = Callable[[], None]
 # Why findings were accepted, by scenario and signature.
 Reasons = Mapping[tuple[str, str], str]
 _NO_REASONS: Reasons = {}
+_BOTH_FAIL = "ended with an error on both sides"
 # How a gate beside a base ends: the word, and its style.
 _COMPARED = {
     ExitCode.CLEAN: ("SAME as", "green"),
@@ -84,6 +85,7 @@ def print_comparison(console: Console, result: RunResult, reasons: Reasons = _NO
     for signature in beside.repaired:
         console.print(line(("REPAIRED", "green"), f" {signature}"))
     print_reasons(console, "not exercised, unlike in the base", beside.unmet)
+    print_reasons(console, _BOTH_FAIL, [beside.failed] if beside.failed else [])
     console.print(f"known: {beside.known} conflicts, and {result.verdict} by itself")
 
 
@@ -223,6 +225,7 @@ def _print_compared(
             console.print(f"not run: {result.scenario}: {result.refused}")
     if detail is GateView.CAUSES:
         _print_let_pass(console, gate)
+    print_reasons(console, _BOTH_FAIL, _failed_in(gate.run))
     _print_unseen(console, gate)
     print_causes(console, causes, STYLE)
     console.print(compared_line(gate.run, gate.baseline, gate.exit_code()))
@@ -241,6 +244,15 @@ def _print_let_pass(console: Console, gate: GatedResults) -> None:
         console.print(line(("REPAIRED", "green"), f" {signature}"))
     unmet = [f"{name}: {text}" for name, beside in found for text in beside.unmet]
     print_reasons(console, "not exercised, unlike in the base", unmet)
+
+
+def _failed_in(results: Sequence[RunResult]) -> list[str]:
+    """Errors that scenarios end with on both sides, each once with all of those."""
+    found: dict[str, list[str]] = {}
+    for one in results:
+        if one.comparison is not None and one.comparison.failed:
+            found.setdefault(one.comparison.failed, []).append(one.scenario)
+    return [f"{', '.join(names)}: {error}" for error, names in found.items()]
 
 
 def _compared_table(results: Sequence[RunResult]) -> Table:

@@ -7,7 +7,9 @@ from __future__ import annotations
 import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from time import monotonic
 
 import msgspec
 
@@ -15,6 +17,7 @@ from racegate.history.exit_code import ExitCode
 from racegate.jobs.foreign.bases import content_of
 from racegate.jobs.foreign.edited import EditedRelease
 from racegate.jobs.foreign.releases import ReleaseCell, kind_of
+from racegate.jobs.stopping import ANEW, StoppedError
 from racegate.measure.evaluation.foreign.edits import release_edits
 from racegate.measure.evaluation.foreign.probes import probed_mutants
 from racegate.measure.evaluation.foreign.results import (
@@ -58,8 +61,10 @@ def mutate_release(
     """Judges mutants of a release. on_done: scenarios are recorded, then mutants judged
 
     Raises BadInputError for a file that there is not, EquivalentError for an entry that is out of
-    date, ServerLost if the engine is.
+    date, ServerLost if the engine is, StoppedError if it is told to stop: its one result is what
+    was judged.
     """
+    end = monotonic() + asked.seconds
     every = _mutants(cell, asked.files)
     equivalents, missing = _tables(cell, asked)
     equivalents.check(every)
@@ -74,35 +79,60 @@ def mutate_release(
         order = [one for one in order if kept.has_missed(one)]
     alike = _alike(release, cell, order[: _PROBED * asked.sample])
     judge = _ReleaseJudge(release, cell, reach, alike)
-    found: list[SourceResult] = []
-    unedited = matter = 0
-    for one in order:
-        if matter == asked.sample:
-            break
-        if kept.result(one) is None:
-            kept.add(_as_before(judge.result(one), kept.before(one), asked.draw))
-        result = equivalents.applied(one, kept.known(one))
+    judged = _Judged()
+
+    def made() -> ReleaseMutation:
+        survivors = {one.key for one in judged.found if one.fate in MISSED}
+        return ReleaseMutation(
+            report=SourceReport(
+                source=cell.title,
+                total=len(every),
+                sample=asked.sample,
+                seed=asked.seed,
+                results=tuple(sorted(judged.found, key=lambda one: (one.file, one.line, one.key))),
+            ),
+            reached=len(reached),
+            unedited=judged.unedited,
+            scenarios=tuple(release.recorded),
+            missing={one.key: missing.of(one) for one in reached if one.key in survivors},
+            unrun=tuple(_unrun(every, lines)),
+        )
+
+    try:
+        for one in order:
+            if judged.matter == asked.sample or monotonic() >= end:
+                break
+            if kept.result(one) is None:
+                kept.add(_as_before(judge.result(one), kept.before(one), asked.draw))
+            result = equivalents.applied(one, kept.known(one))
+            if judged.takes(result):
+                what = f"{result.fate} {result.file}:{result.line}"
+                on_done(judged.matter, asked.sample, what)
+    except KeyboardInterrupt as stop:
+        done = f"{judged.matter} of {asked.sample} mutants judged"
+        again = ANEW if asked.keep is None else "the same command"
+        raise StoppedError(stop, done=done, go_on=again, results=[made()]) from stop
+    return made()
+
+
+@dataclass(slots=True)
+class _Judged:
+    """What became of mutants so far. unedited: in code that cannot be exchanged; matter: of those
+    that are not known to change nothing
+    """
+
+    found: list[SourceResult] = field(default_factory=list)
+    unedited: int = 0
+    matter: int = 0
+
+    def takes(self, result: SourceResult) -> bool:
+        """One more; False for one that counts nowhere."""
         if result.how == UNEDITED:
-            unedited += 1
-            continue
-        found.append(result)
-        matter += result.fate is not SourceFate.EQUIVALENT
-        on_done(matter, asked.sample, f"{result.fate} {result.file}:{result.line}")
-    survivors = {one.key for one in found if one.fate in MISSED}
-    return ReleaseMutation(
-        report=SourceReport(
-            source=cell.title,
-            total=len(every),
-            sample=asked.sample,
-            seed=asked.seed,
-            results=tuple(sorted(found, key=lambda one: (one.file, one.line, one.key))),
-        ),
-        reached=len(reached),
-        unedited=unedited,
-        scenarios=tuple(release.recorded),
-        missing={one.key: missing.of(one) for one in reached if one.key in survivors},
-        unrun=tuple(_unrun(every, lines)),
-    )
+            self.unedited += 1
+            return False
+        self.found.append(result)
+        self.matter += result.fate is not SourceFate.EQUIVALENT
+        return True
 
 
 def judged_elsewhere(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from enum import StrEnum
 from pathlib import Path
 
@@ -21,6 +22,7 @@ class ReleaseSpec(StrictStruct, frozen=True, kw_only=True):
     keep: a file to go on with; equivalent: that of mutants that change nothing
     missing: of those that nobody notices, what would have to be observed or run, in the same form
     draw: again needs a kept file, judges what survived in it, and draws nothing
+    seconds: no mutant is begun later
     """
 
     files: tuple[str, ...]
@@ -30,6 +32,7 @@ class ReleaseSpec(StrictStruct, frozen=True, kw_only=True):
     equivalent: Path | None = None
     missing: Path | None = None
     draw: Draw = Draw.SAMPLE
+    seconds: float = math.inf
 
 
 class UnrunEntry(StrictStruct, frozen=True):

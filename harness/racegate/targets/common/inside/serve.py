@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
 import signal
+import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from types import TracebackType
 from typing import Protocol
 
 import msgspec
 
 from racegate.interpose.forkserver import JobServer
+from racegate.interpose.kernels.memo import Memo
+from racegate.interpose.kernels.operators import meet, met
 from racegate.interpose.outcome import Ending, Observation
 from racegate.interpose.program.leftovers import ending_here
 from racegate.targets.common.inside.prefix_server import PrefixServer
@@ -57,6 +63,90 @@ def observations(seen: Sequence[Seen]) -> tuple[Observation, ...]:
         digest = hashlib.sha256(text).hexdigest()[:16]
         found.append(Observation(f"step {step} {name}", digest, text.decode()))
     return tuple(found)
+
+
+def keep_effects(memo: Memo, task: Task) -> None:
+    """What kernels do in a run that begins is kept, if nothing is held."""
+    if task.plan.holds:
+        memo.close()
+        return
+    if task.sources.traces:  # or lines of kernels that ran alike before would not run
+        memo.forget()
+    memo.keep()
+
+
+def is_own(task: Task) -> bool:
+    """Whether a run is of the engine's own sources, and of nothing beside them."""
+    sources = task.sources
+    return sources.edit is None and not sources.probes and not sources.traces
+
+
+class RunCache(msgspec.Struct, frozen=True, array_like=True):
+    """What a run has found out: shapes of results, operators that it met, effects of kernels and
+    modules that it imported. Empty: nothing
+    """
+
+    shapes: bytes
+    operators: list[str] = []
+    effects: bytes = b""
+    modules: list[str] = []
+
+
+class LearningDevice(Protocol):
+    """A device that finds out the shapes of results while it runs."""
+
+    def dump_shapes(self) -> bytes:
+        """Those of this run."""
+        ...
+
+    def load_shapes(self, data: bytes) -> None:
+        """Those of another one."""
+        ...
+
+
+class Lessons:
+    """What runs have found out, so that those behind them need not do so again: made in the forked
+    process, taken in the one that forks. folder: of the engine
+    """
+
+    def __init__(self, device: LearningDevice, memo: Memo, folder: Path) -> None:
+        self._device = device
+        self._memo = memo
+        self._learnt = folder / "learnt"
+        self._modules = frozenset(sys.modules)
+        self._met = set(met())
+
+    def teach(self) -> None:
+        """Kernels, operators and imports of runs in which nothing is held: they make all of them.
+        The results of operators that run later are those of runs under holds.
+        """
+        shapes = self._device.dump_shapes()
+        lesson = RunCache(shapes)
+        if self._memo.is_open:
+            operators = sorted(set(met()) - self._met)
+            modules = sorted(sys.modules.keys() - self._modules)
+            lesson = RunCache(shapes, operators, self._memo.dump(), modules)
+        if shapes or self._memo.is_open:
+            whole = self._learnt.with_suffix(".whole")  # a run may be killed while it writes
+            whole.write_bytes(msgspec.msgpack.encode(lesson))
+            whole.replace(self._learnt)
+
+    def learn(self, *, is_last: bool = True) -> None:
+        """Of the last run that has taught. is_last: no other process is to learn it"""
+        if not self._learnt.exists():
+            return
+        lesson = msgspec.msgpack.decode(self._learnt.read_bytes(), type=RunCache)
+        if is_last:
+            self._learnt.unlink()
+        self._device.load_shapes(lesson.shapes)
+        meet(lesson.operators)
+        self._met |= set(lesson.operators)
+        for name in lesson.modules:
+            with suppress(ImportError):  # some are made by others, and have no file
+                importlib.import_module(name)
+        if lesson.effects:
+            self._memo.load(lesson.effects)
+            self._modules = frozenset(sys.modules)
 
 
 class StartedEngine(Protocol):

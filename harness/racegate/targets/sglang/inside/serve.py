@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
+import time
 from contextlib import ExitStack, nullcontext
 from pathlib import Path
 
@@ -21,10 +22,20 @@ from racegate.interpose.device.queue import Queue
 from racegate.interpose.forkserver import JobServer
 from racegate.interpose.kernels.memo import Memo
 from racegate.interpose.other_sources import ask_of_texts
+from racegate.interpose.program.huge_pages import gather
 from racegate.interpose.program.install import enter, watching
 from racegate.interpose.program.timeouts import write_stacks_on_signal
+from racegate.order.ranges import Ranges
 from racegate.targets.common.inside.listener import EngineListener
-from racegate.targets.common.inside.serve import Failure, observations, serve
+from racegate.targets.common.inside.probing import ProbeTally, probe_sources
+from racegate.targets.common.inside.serve import (
+    Failure,
+    Lessons,
+    is_own,
+    keep_effects,
+    observations,
+    serve,
+)
 from racegate.targets.common.inside.session import EngineSession
 from racegate.targets.common.inside.sources import LineTracer, edit_source, read_texts
 from racegate.targets.common.wire import ReleaseRun, Task
@@ -44,8 +55,8 @@ class Host:
     ) -> None:
         self._texts = read_texts(folder)  # before anything of the engine is imported
         self._listener = EngineListener()
-        self._memo = Memo()  # stays empty: what kernels did is not kept
-        self._child = Child(library, listener=self._listener)
+        self._memo = Memo()
+        self._child = Child(library, listener=self._listener, memo=self._memo)
         self._child.session.begin(Queue(), is_recording=False)
         self._is_started = False
         enter(self._child.installed, self._child.refuse)
@@ -55,7 +66,13 @@ class Host:
         standins.fit_kernels()
         switch_off(scheduler, without)
         self._driver = Driver(scheduler, EngineSession(self._child.session, self._listener))
+        self._lessons = Lessons(self._child.installed, self._memo, folder)
         self._is_started = True
+
+    @property
+    def memory(self) -> Ranges:
+        """All that the device reaches."""
+        return tuple((span.base, span.end) for span in self._child.session.spans)
 
     def _refuse(self, name: str) -> None:
         """What was called is not installed: a run ends with its name, a start fails with it."""
@@ -70,6 +87,7 @@ class Host:
         write_stacks_on_signal(result.parent)
         self._child.arm(task.plan, result)
         self._listener.begin()
+        keep_effects(self._memo, task)
         if task.plan.is_recording:
             self._child.installed.library.watch_pages()
         if self._texts:
@@ -77,9 +95,11 @@ class Host:
         delivered: dict[str, tuple[int, ...]] = {}
         tracer = LineTracer(_PACKAGE)
         traced = tracer.tracing() if task.sources.traces else nullcontext()
+        probed = ProbeTally()
         with Failure() as failure, traced, ExitStack() as watched:
             if task.sources.edit is not None:
                 edit_source(task.sources.edit, self._memo)
+            probe_sources(task.sources.probes, probed)
             watched.enter_context(watching(self._child.installed))
             delivered = driver.run(task.scenario)
         self._child.finish(failure.ending, int(bool(failure.message)), failure.message)
@@ -96,13 +116,18 @@ class Host:
             untrue=() if truth is None else tuple(truth.untrue),
             compared={} if truth is None else dict(truth.compared),
             counters=dict(driver.watch.counters) | {"slot_reuses": reuses},
+            cpu_s=round(time.process_time(), 3),
             lines=tracer.lines(),
+            alike=probed.alike(),
             gaps=self._listener.told_gaps(),
         )
         result.write_bytes(msgspec.json.encode(told))
+        if is_own(task):
+            self._lessons.teach()
 
     def learn(self) -> None:
-        """Nothing: each run begins as the first did."""
+        """In the process that forks: what the last run has found out."""
+        self._lessons.learn()
 
 
 def main() -> None:
@@ -115,6 +140,7 @@ def main() -> None:
     host = Host(library, Path(folder), ModelKind(model), repairs)
     gc.collect()
     gc.freeze()
+    gather(but=host.memory)
     serve(host, server)
 
 

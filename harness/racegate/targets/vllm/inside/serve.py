@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import gc
 import hashlib
-import importlib
 import os
 import sys
 import time
 from collections.abc import Callable
-from contextlib import ExitStack, nullcontext, suppress
+from contextlib import ExitStack, nullcontext
 from functools import partial
 from pathlib import Path
 
@@ -27,7 +26,6 @@ from racegate.interpose.device.queue import Queue
 from racegate.interpose.errors import ExitCode
 from racegate.interpose.forkserver import JobServer
 from racegate.interpose.kernels.memo import Memo
-from racegate.interpose.kernels.operators import meet, met
 from racegate.interpose.other_sources import ask_of_texts
 from racegate.interpose.outcome import DEVICE, DeviceKind
 from racegate.interpose.program.huge_pages import gather
@@ -38,7 +36,14 @@ from racegate.targets.common.inside.convergence import Converged, Heard, Memory
 from racegate.targets.common.inside.listener import EngineListener
 from racegate.targets.common.inside.prefix_server import ForkedLandings, ForkPoint, PrefixServer
 from racegate.targets.common.inside.probing import ProbeTally, probe_sources
-from racegate.targets.common.inside.serve import Failure, observations, serve
+from racegate.targets.common.inside.serve import (
+    Failure,
+    Lessons,
+    is_own,
+    keep_effects,
+    observations,
+    serve,
+)
 from racegate.targets.common.inside.session import EngineSession
 from racegate.targets.common.inside.sources import LineTracer, edit_source, read_texts
 from racegate.targets.common.wire import FAILED, ReleaseRun, RunMode, Task
@@ -52,17 +57,6 @@ from racegate.targets.vllm.wire import PositionMode
 
 _OWN = Path(__file__).parents[1]
 COMPARISONS_MAX = 2  # turns before which a run is compared: who notes what the host hears is slower
-
-
-class RunCache(msgspec.Struct, frozen=True, array_like=True):
-    """What a run has found out: shapes of results, operators that it met, effects of kernels and
-    modules that it imported. Empty: nothing
-    """
-
-    shapes: bytes
-    operators: list[str] = []
-    effects: bytes = b""
-    modules: list[str] = []
 
 
 class Host:
@@ -98,7 +92,6 @@ class Host:
         if asked.positions is PositionMode.MROPE:
             standins.keep_dimensions()
         engine = start(folder, asked)
-        self._learnt = folder / "learnt"
         check_started(engine, asked)
         standins.fit_started(engine)
         self._driver = Driver(engine, device, asked)
@@ -106,8 +99,7 @@ class Host:
         self._memory = Memory(self._session.spans if self._is_virtual else ())
         self._baseline = folder / "guide"
         self._states: tuple[bytes, ...] = ()  # of the baseline run, before each turn
-        self._modules = frozenset(sys.modules)
-        self._met = set(met())
+        self._lessons = Lessons(self._child.installed, self._memo, folder)
 
     @property
     def memory(self) -> Ranges:
@@ -127,12 +119,7 @@ class Host:
         driver.watch.note_holds(task.plan.holds)
         is_heard = task.run_mode in (RunMode.BASELINE, RunMode.CONVERGING)
         self._listener.begin(heard=Heard(self._session) if is_heard else None)
-        if task.plan.holds:
-            self._memo.close()
-        else:
-            if task.sources.traces:  # or lines of kernels that ran alike before would not run
-                self._memo.forget()
-            self._memo.keep()
+        keep_effects(self._memo, task)
         if task.plan.is_recording or is_heard:
             self._child.installed.library.watch_pages()
         if self._texts:
@@ -161,10 +148,8 @@ class Host:
                 has_converged = True
         self._child.finish(failure.ending, int(bool(failure.message)), failure.message)
         self._tell(delivered, tracer.lines(), probed.alike(), has_converged=has_converged)
-        sources = task.sources
-        is_own = sources.edit is None and not sources.probes and not sources.traces
-        if self._child.installed.computes and is_own:
-            self._teach()
+        if self._child.installed.computes and is_own(task):
+            self._lessons.teach()
 
     def _take(self, task: Task) -> None:
         """This process is the task's."""
@@ -263,21 +248,6 @@ class Host:
         )
         result.write_bytes(msgspec.json.encode(told))
 
-    def _teach(self) -> None:
-        """Kernels, operators and imports of runs in which nothing is held: they make all of them.
-        The results of operators that run later are those of runs under holds.
-        """
-        shapes = self._child.installed.dump_shapes()
-        lesson = RunCache(shapes)
-        if self._memo.is_open:
-            operators = sorted(set(met()) - self._met)
-            modules = sorted(sys.modules.keys() - self._modules)
-            lesson = RunCache(shapes, operators, self._memo.dump(), modules)
-        if shapes or self._memo.is_open:
-            whole = self._learnt.with_suffix(".whole")  # a run may be killed while it writes
-            whole.write_bytes(msgspec.msgpack.encode(lesson))
-            whole.replace(self._learnt)
-
     def rehearse(self, task: Task) -> None:
         """The run once before, unwatched: on a GPU to compile and load a kernel may wait for the
         device, and so for a latch.
@@ -295,20 +265,7 @@ class Host:
             states = self._baseline.read_bytes()
             self._states = msgspec.msgpack.decode(states, type=tuple[bytes, ...])
             self._baseline.unlink()
-        if not self._learnt.exists():
-            return
-        lesson = msgspec.msgpack.decode(self._learnt.read_bytes(), type=RunCache)
-        if is_last:
-            self._learnt.unlink()
-        self._child.installed.load_shapes(lesson.shapes)
-        meet(lesson.operators)
-        self._met |= set(lesson.operators)
-        for name in lesson.modules:
-            with suppress(ImportError):  # some are made by others, and have no file
-                importlib.import_module(name)
-        if lesson.effects:
-            self._memo.load(lesson.effects)
-            self._modules = frozenset(sys.modules)
+        self._lessons.learn(is_last=is_last)
 
 
 def serve_one(host: Host, server: JobServer[Task]) -> None:
