@@ -92,9 +92,10 @@ a folder of these): `abort_in_flight`, `as_long_as_the_model`, `budget_used_up`,
 `chunk_in_moved_row`, `every_mix_of_rows`, `four_tokens_beside_none`, `given_up_in_its_prompt`,
 `given_up_late`, `last_chunk_of_one_token`, `paused_in_flight`, `penalties_and_seeds`,
 `penalties_in_a_used_place`, `preemption_for_blocks`, `prompts_of_one_token`, `scored_prompts`,
-`structured_output`. The rest came from reading the survivors, each judged again (`--again`) in the
-one or two scenarios that are for it, in settings that it needs (above); one of them is a mutant of
-seed 3 too, and was judged there.""",
+`structured_output`. Two more came from reading the survivors: one was judged again (`--again`) in
+the scenario that is for it and the setting that it needs, and one is a mutant of seed 3 too, judged
+there. Settings of production are named for all others, but for three of them nothing was run in
+these.""",
 }
 # Where a page is of several: by the first of them.
 SEEDS = {7: "each of the seeds 7 to 12 draws"}
