@@ -9,34 +9,8 @@ from types import SimpleNamespace
 import numpy as np
 import torch
 
+from kept_launches import CALL, add_kept, add_vouched, on, opened, span
 from racegate.interpose.kernels.memo import Call, Memo, call_of
-from racegate.order.ranges import Ranges
-
-CALL = Call("module:kernel|(1,)|4", ())
-
-
-def span(array: np.ndarray) -> Ranges:
-    low = array.ctypes.data
-    return ((low, low + array.nbytes),)
-
-
-def on(*arrays: np.ndarray) -> Call:
-    """A call that is given these arrays."""
-    return Call("module:kernel|(1,)", tuple(r for array in arrays for r in span(array)))
-
-
-def add_kept(memo: Memo, source: np.ndarray, target: np.ndarray, call: Call = CALL) -> None:
-    """target += source, as a kernel that is kept."""
-    memo.begin()
-    memo.note_store(lambda: span(target))
-    target += source
-    memo.end(call, span(source), (*span(source), *span(target)), span(target))
-
-
-def opened() -> Memo:
-    memo = Memo()
-    memo.keep()
-    return memo
 
 
 def test_what_was_loaded_has_to_be_as_it_was_before_the_kernel_wrote() -> None:
@@ -76,6 +50,41 @@ def test_nothing_is_kept_unless_it_is_open() -> None:
     assert memo.find(CALL) is None
 
 
+def test_a_recorded_run_takes_only_what_was_judged_and_loads_what_was_written() -> None:
+    memo, source, target = opened(), np.array([1, 2]), np.array([10, 10])
+    add_kept(memo, source, target, on(source, target))
+    target[:] = 10
+    assert memo.find(on(source, target), is_recording=True) is None
+    memo = opened()
+    add_vouched(memo, source, target, on(source, target))
+    low = source.ctypes.data
+    assert memo.find(on(source, target), ((low, low + 1),), is_recording=True) is None
+    assert memo.find(on(source, target), ((low - 8, low),), is_recording=True) is not None
+
+
+def test_what_others_take_over_was_judged_and_has_no_address_of_this_process() -> None:
+    memo, source, target = opened(), np.array([1, 2]), np.array([10, 10])
+    add_kept(memo, source, target, on(source, target))
+    add_vouched(memo, source, target, on(target))  # its source is in no tensor of the launch
+    unknown = Call("module:kernel||(1,)", on(source, target).regions)
+    add_vouched(memo, source, target, unknown)
+    assert memo.dump_for_others() == Memo().dump_for_others()
+    add_vouched(memo, source, target, on(source, target))
+    other, here, there = Memo(), np.array([1, 2]), np.array([0, 0])
+    other.load(memo.dump_for_others())
+    assert other.find(on(here, there), is_recording=True) is not None
+    assert there.tolist() == [1, 2]
+    assert other.dump_for_others() == memo.dump_for_others()
+
+
+def test_what_is_new_alone_goes_to_the_process_that_was_forked() -> None:
+    memo, source, target = opened(), np.array([1]), np.array([10])
+    add_kept(memo, source, target)
+    child = Memo()
+    child.load(memo.dump())
+    assert child.dump() == Memo().dump()
+
+
 def test_another_process_of_the_same_addresses_knows_the_effects() -> None:
     memo, source, target = opened(), np.array([1]), np.array([10])
     add_kept(memo, source, target)
@@ -98,7 +107,7 @@ def test_a_call_is_its_kernel_its_grid_and_its_arguments() -> None:
     tensor = torch.zeros(3)
     call = call_of(executor, (tensor[1:], 4), {"BLOCK": 8})
     assert call is not None
-    assert call.text.endswith(":call_of|(2, 1)|BLOCK|0+4:torch.float32|4|8")
+    assert call.text.endswith(":call_of||(2, 1)|BLOCK|0+4/12:torch.float32|4|8")
     assert call.regions == ((tensor.data_ptr(), tensor.data_ptr() + 12),)
     assert call_of(executor, (torch.zeros(3)[1:], 4), {"BLOCK": 8}).text == call.text
     assert call_of(executor, (tensor, tensor, 4), {}) != call_of(executor, (tensor, call, 4), {})

@@ -16,13 +16,12 @@ from racegate.interpose.outcome import Ending
 from racegate.scenario.expect import Expect
 from racegate.scenario.spec import Budget, DraftLimit, Request, Scenario
 from racegate.targets.common.judge import unmet_expectations
-from racegate.targets.common.wire import PENALISED, ReleaseRun
+from racegate.targets.common.wire import PENALISED, UNPENALISED, ReleaseRun
 from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.inside.conditions import (
     NO_PENALTIES,
     SCORED,
     SORTS,
-    UNPENALISED,
     ModulusGrammars,
     StepLimits,
     leave_blocks,
@@ -225,6 +224,7 @@ def test_steps_without_drafts_and_hits_are_counted() -> None:
 
 
 def test_a_request_with_a_temperature_must_have_been_penalised() -> None:
+    """If it has penalties at all: by its seed."""
     warm = msgspec.structs.replace(
         SCENARIO, requests=(msgspec.structs.replace(ONE, temperature=0.05),)
     )
@@ -232,6 +232,9 @@ def test_a_request_with_a_temperature_must_have_been_penalised() -> None:
     cell = Cell(release="1", runner=ModelRunner.V1, mode=StateMode.NONE)
     assert unmet_expectations(cell, SCENARIO, told) == ()
     assert PENALISED in unmet_expectations(cell, warm, told)[0]
+    plain = msgspec.structs.replace(warm.requests[0], seed=UNPENALISED)
+    warm = msgspec.structs.replace(warm, requests=(plain,))
+    assert unmet_expectations(cell, warm, told) == ()
 
 
 def test_prefixes_need_a_mode_that_caches_them() -> None:

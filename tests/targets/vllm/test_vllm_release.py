@@ -8,7 +8,7 @@ import pytest
 
 from racegate.history.finding import Verdict
 from racegate.interpose.errors import BadInput
-from racegate.interpose.outcome import Ending
+from racegate.interpose.outcome import Ending, Plan
 from racegate.scenario.files import load_for
 from racegate.targets.common.judge import judge
 from racegate.targets.common.search import Effect
@@ -52,3 +52,7 @@ def test_a_search_finds_the_public_race(tmp_path: Path) -> None:
     landed = [found.landing.what.wrong for found in harmful if found.landing is not None]
     assert len(landed) == len(harmful)
     assert {(w.what, w.used, w.true) for wrong in landed for w in wrong} == {WRONG}
+    with open_cell(CELL, log=log) as engine:  # it knows what kernels did in the one before
+        again = engine.run(scenario, Plan())
+    assert (again.seen, again.findings) == (judged.base.seen, judged.base.findings)
+    assert [one.preview for one in again.inner] == [one.preview for one in judged.base.inner]

@@ -11,14 +11,15 @@ import ctypes
 import sys
 from collections.abc import Callable, Mapping
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 import torch
 
+from racegate.interpose.kernels.interpreted.digests import digest_of
 from racegate.order.ranges import Ranges
 
-_CALLS_MAX = 64  # different contents that are kept of one call: a loop makes it once a step
+_CALLS_MAX = 4096  # different contents that are kept of one call: a loop makes it once a step
 _BYTES_MAX = 1 << 20  # of one launch
 _PLAIN = (int, float, bool, str, type(None))
 
@@ -34,12 +35,18 @@ class Piece(msgspec.Struct, frozen=True, array_like=True):
 class LaunchEffect(msgspec.Struct, frozen=True, array_like=True):
     """One launch. read: contents before it; written: those after it
     reads, writes: its footprint, as (region, offset, size)
+    is_vouched: it was judged, and nothing was found in it
     """
 
     read: tuple[Piece, ...]
     written: tuple[Piece, ...]
     reads: tuple[tuple[int, int, int], ...]
     writes: tuple[tuple[int, int, int], ...]
+    is_vouched: bool = False
+
+
+_Places: TypeAlias = tuple[tuple[int, int, int], ...]  # (region, offset, size)
+_Effects: TypeAlias = dict[str, list[LaunchEffect]]
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -62,13 +69,19 @@ class Call(msgspec.Struct, frozen=True):
 
 
 class Memo:
-    """Effects of launches by call. is_open: new ones are kept"""
+    """Effects of launches by call. is_open: new ones are kept; hits: launches that did not run
+
+    An effect is vouched for when its launch was judged in a recorded run and nothing was found in
+    it: recorded runs, and other processes of the same packages, take no other.
+    """
 
     def __init__(self) -> None:
         self.is_open = False
         self.hits = 0
-        self._effects: dict[str, list[LaunchEffect]] = {}
+        self._effects: dict[str, dict[_Places, dict[bytes, LaunchEffect]]] = {}
+        self._new: dict[str, list[LaunchEffect]] = {}
         self._undo: list[tuple[int, bytes]] | None = None
+        self._digests: dict[Any, str] = {}
 
     def keep(self) -> None:
         """What runs from now on is kept."""
@@ -81,17 +94,36 @@ class Memo:
     def forget(self) -> None:
         """The kernels are others now: nothing is known of them, and nothing new is kept."""
         self._effects.clear()
+        self._new.clear()
+        self._digests.clear()
         self.is_open = False
 
-    def find(self, call: Call) -> tuple[Ranges, Ranges] | None:
-        """The footprint of a launch whose bytes are those of now; what it writes is written."""
-        for effect in self._effects.get(call.text, ()):
-            if all(_stands(call, piece) for piece in effect.read):
-                for piece in effect.written:
-                    low = call.address(piece.region, piece.offset)
-                    ctypes.memmove(low, piece.contents, len(piece.contents))
-                self.hits += 1
-                return _ranges(call, effect.reads), _ranges(call, effect.writes)
+    def digest(self, kernel: Callable[..., Any]) -> str:
+        """As `digest_of` says, once for each kernel."""
+        if kernel not in self._digests:
+            self._digests[kernel] = digest_of(kernel)
+        return self._digests[kernel]
+
+    def find(
+        self, call: Call, unwritten: Ranges = (), *, is_recording: bool = False
+    ) -> tuple[Ranges, Ranges] | None:
+        """The footprint of a launch whose bytes are those of now; what it writes is written.
+
+        unwritten: memory that nothing has written; a launch that loads of it is to be judged anew
+        """
+        for places, by_contents in self._effects.get(call.text, {}).items():
+            effect = by_contents.get(_contents(call, places))
+            if effect is None or (is_recording and not effect.is_vouched):
+                continue
+            reads = _ranges(call, effect.reads)
+            if unwritten and any(low < end and start < high for low, high in reads
+                                 for start, end in unwritten):  # fmt: skip
+                continue
+            for piece in effect.written:
+                low = call.address(piece.region, piece.offset)
+                ctypes.memmove(low, piece.contents, len(piece.contents))
+            self.hits += 1
+            return reads, _ranges(call, effect.writes)
         return None
 
     def note_store(self, ranges: Callable[[], Ranges]) -> None:
@@ -103,37 +135,77 @@ class Memo:
         """A launch that may be kept begins."""
         self._undo = [] if self.is_open else None
 
-    def end(self, call: Call, reads: Ranges, inputs: Ranges, writes: Ranges) -> None:
-        """It has ended. inputs: what it loaded, atomically or not"""
+    def end(self, call: Call, reads: Ranges, inputs: Ranges, writes: Ranges) -> LaunchEffect | None:
+        """It has ended; returns what is kept of it, if anything is. inputs: what it loaded,
+        atomically or not
+        """
         undo, self._undo = self._undo, None
         if undo is None or _size(inputs) + _size(writes) > _BYTES_MAX:
-            return
-        known = self._effects.setdefault(call.text, [])
-        if len(known) < _CALLS_MAX:
-            before, after = _before(inputs, undo), _now(writes)
-            known.append(
-                LaunchEffect(
-                    tuple(Piece(*call.place(low), contents) for low, contents in before),
-                    tuple(Piece(*call.place(low), contents) for low, contents in after),
-                    tuple((*call.place(low), high - low) for low, high in reads),
-                    tuple((*call.place(low), high - low) for low, high in writes),
-                )
-            )
+            return None
+        before, after = _before(inputs, undo), _now(writes)
+        effect = LaunchEffect(
+            tuple(Piece(*call.place(low), contents) for low, contents in before),
+            tuple(Piece(*call.place(low), contents) for low, contents in after),
+            tuple((*call.place(low), high - low) for low, high in reads),
+            tuple((*call.place(low), high - low) for low, high in writes),
+        )
+        self._keep(call.text, effect)
+        return effect
+
+    def vouch(self, call: Call, effect: LaunchEffect) -> None:
+        """The launch of this effect was judged, and nothing was found in it."""
+        self._keep(call.text, msgspec.structs.replace(effect, is_vouched=True))
 
     def dump(self) -> bytes:
-        """All effects, for another process of the same program."""
-        return msgspec.msgpack.encode(self._effects)
+        """What is new since `load`, for the process that this one was forked from."""
+        return msgspec.msgpack.encode(self._new)
 
     def load(self, data: bytes) -> None:
-        """Takes the place of what was kept; their kernels are made ready to run."""
-        self._effects = msgspec.msgpack.decode(data, type=dict[str, list[LaunchEffect]])
-        for text in self._effects:
+        """Adds what another process has kept; the kernels are made ready to run."""
+        for text, effects in msgspec.msgpack.decode(data, type=_Effects).items():
+            for effect in effects:
+                self._add(text, effect)
             _make_ready(text)
 
+    def dump_for_others(self) -> bytes:
+        """What processes of the same packages may take over: what is vouched for, of kernels that a
+        digest tells apart, and by no address of this process.
+        """
+        found = {
+            text: kept
+            for text, by_places in self._effects.items()
+            if text.split("|")[1]
+            and (
+                kept := [
+                    effect
+                    for by_contents in by_places.values()
+                    for effect in by_contents.values()
+                    if effect.is_vouched and _is_anywhere(effect)
+                ]
+            )
+        }
+        return msgspec.msgpack.encode(found)
 
-def call_of(executor: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call | None:
+    def _keep(self, text: str, effect: LaunchEffect) -> None:
+        if self._add(text, effect):
+            self._new.setdefault(text, []).append(effect)
+
+    def _add(self, text: str, effect: LaunchEffect) -> bool:
+        """Whether it is kept: of a call so many are."""
+        places = tuple((one.region, one.offset, len(one.contents)) for one in effect.read)
+        kept = self._effects.setdefault(text, {}).setdefault(places, {})
+        contents = b"".join(piece.contents for piece in effect.read)
+        has_room = contents in kept or len(kept) < _CALLS_MAX
+        if has_room:
+            kept[contents] = effect
+        return has_room
+
+
+def call_of(
+    executor: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], digest: str = ""
+) -> Call | None:
     """What a launch is given; None for arguments that text does not tell apart, and for tensors
-    whose memory overlaps in part.
+    whose memory overlaps in part. digest: of the kernel
     """
     if not isinstance(executor.grid, (tuple, list)) or getattr(executor, "pre_run_hooks", None):
         return None
@@ -143,7 +215,7 @@ def call_of(executor: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> 
     if "" in words or any(high > low for (_, high), (low, _) in pairwise(sorted(regions))):
         return None
     name = f"{executor.fn.__module__}:{executor.fn.__name__}"
-    return Call("|".join((name, repr(tuple(executor.grid)), *kwargs, *words)), regions)
+    return Call("|".join((name, digest, repr(tuple(executor.grid)), *kwargs, *words)), regions)
 
 
 def _regions(values: tuple[Any, ...]) -> Ranges:
@@ -158,18 +230,27 @@ def _regions(values: tuple[Any, ...]) -> Ranges:
 
 
 def _word(value: Any, regions: Ranges) -> str:
-    """Of a tensor a kernel gets its address and its type."""
+    """Of a tensor a kernel gets its address and its type; how much memory there is says how far
+    what was loaded before can be looked at.
+    """
     if isinstance(value, torch.Tensor):
         storage = value.untyped_storage()
         low = storage.data_ptr()
         region = regions.index((low, low + storage.nbytes()))
-        return f"{region}+{value.data_ptr() - low}:{value.dtype}"
+        return f"{region}+{value.data_ptr() - low}/{storage.nbytes()}:{value.dtype}"
     return repr(value) if isinstance(value, _PLAIN) else ""
 
 
-def _stands(call: Call, piece: Piece) -> bool:
-    low = call.address(piece.region, piece.offset)
-    return ctypes.string_at(low, len(piece.contents)) == piece.contents
+def _contents(call: Call, places: _Places) -> bytes:
+    return b"".join(ctypes.string_at(call.address(*place), size) for *place, size in places)
+
+
+def _is_anywhere(effect: LaunchEffect) -> bool:
+    """Whether all that it touched was memory of the launch's tensors."""
+    touched = (*effect.reads, *effect.writes)
+    return all(piece.region >= 0 for piece in (*effect.read, *effect.written)) and all(
+        region >= 0 for region, _, _ in touched
+    )
 
 
 def _ranges(call: Call, pieces: tuple[tuple[int, int, int], ...]) -> Ranges:

@@ -46,7 +46,7 @@ from racegate.interpose.kernels.interpreted.unwritten import (
     race_of_line,
     unwritten_in,
 )
-from racegate.interpose.kernels.memo import Call, Memo, call_of
+from racegate.interpose.kernels.memo import Call, LaunchEffect, Memo, call_of
 from racegate.interpose.kernels.narrow_floats import compute_narrow_floats
 from racegate.interpose.native.streams import current_stream
 from racegate.order.ranges import Ranges, merged
@@ -139,7 +139,7 @@ class TritonKernels:
         def call(executor: Any, *args: Any, **kwargs: Any) -> Any:
             kernel = _kernel_of(executor)
             args, kwargs = settle_grid(executor, args, kwargs)
-            known = call_of(executor, args, kwargs) if kernels._memo is not None else None
+            known = kernels._call(executor, args, kwargs)
             run = partial(interpreted, executor)
             traced = _set_eval_frame(None)  # a compiler that is on does not read what follows
             try:
@@ -206,8 +206,7 @@ class TritonKernels:
 
         run: is given args and kwargs; call: by which the memo knows it
         """
-        session = self._session
-        session.drain()
+        (session := self._session).drain()
         stream = current_stream()
         capture = self._library.capture_of(stream) if self._graphs.capturing else 0
         kind = f"kernel {kernel.name}"
@@ -217,11 +216,17 @@ class TritonKernels:
                     self._to_cpu(args, kwargs)  # opens the pages that it may touch
                 again = partial(run, args, kwargs)
                 memory = self._given((*args, *kwargs.values()))
-                result, reads, writes = self._run(kernel, again, call, memory)
+                begins_early = bool(kwargs.get("launch_pdl"))
+                if begins_early:  # who overlaps another launch is judged with it each time
+                    call = None
+                result, reads, writes, kept = self._run(kernel, again, call, memory)
                 known = races_beyond(self._notes.beyond)
-                known += self._follow(kernel, stream, begins_early=bool(kwargs.get("launch_pdl")))
+                is_plain = not (begins_early or self._notes.has_triggered())
+                known += self._follow(kernel, stream, begins_early=begins_early, is_plain=is_plain)
                 launch = _Launch(kernel, again, memory, writes)
-                self._judge(launch, known, warps=kwargs.get("num_warps") or _WARPS)
+                is_clean = self._judge(launch, known, warps=kwargs.get("num_warps") or _WARPS)
+                if is_clean and is_plain and kept and call and self._memo:
+                    self._memo.vouch(call, kept)
             session.issue(kind, stream, reads, writes, None)
             self._dependent.issued(stream, self._last_on(stream))
             return result
@@ -245,17 +250,24 @@ class TritonKernels:
             session.issue(kind, stream, (), whole, work)
         return None
 
+    def _call(self, executor: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call | None:
+        """By which the memo knows a launch."""
+        if self._memo is None:
+            return None
+        return call_of(executor, args, kwargs, self._memo.digest(executor.fn))
+
     def _run(
         self, kernel: _Kernel, run: Callable[[], Any], call: Call | None, given: _Given
-    ) -> tuple[Any, Ranges, Ranges]:
+    ) -> tuple[Any, Ranges, Ranges, LaunchEffect | None]:
         memo, notes = self._memo if call is not None else None, self._notes
+        is_judged = self._session.is_recording
         if memo is not None and call is not None:
-            if (footprint := memo.find(call)) is not None:
+            unwritten = given.unwritten.bytes
+            if (footprint := memo.find(call, unwritten, is_recording=is_judged)) is not None:
                 notes.take()
-                return None, *footprint
+                return None, *footprint, None
             memo.begin()
         noted: list[Noted] = []
-        is_judged = self._session.is_recording
         notes.begin(
             noted,
             is_judged=is_judged,
@@ -272,16 +284,16 @@ class TritonKernels:
             if not has_ended:
                 self._tell(kernel, races_beyond(notes.beyond))
         reads, writes = ranges_of(noted, is_write=False), ranges_of(noted, is_write=True)
+        kept = None
         if memo is not None and call is not None:
             loaded = ranges_of(notes.atomics, is_write=True)
-            memo.end(call, reads, merged((*reads, *loaded)), writes)
-        return result, reads, writes
+            kept = memo.end(call, reads, merged((*reads, *loaded)), writes)
+        return result, reads, writes, kept
 
     def _follow(
-        self, kernel: _Kernel, stream: int, *, begins_early: bool
+        self, kernel: _Kernel, stream: int, *, begins_early: bool, is_plain: bool
     ) -> tuple[LaunchRace, ...]:
         """What a launch races with of those that may still run when it begins."""
-        is_plain = not (begins_early or self._notes.has_triggered())
         launch = self._notes.phases(kernel.name, () if is_plain else self._session.stack())
         number = self._last_on(stream)
         return self._dependent.judge(stream, number, launch, begins_early=begins_early)
@@ -303,14 +315,14 @@ class TritonKernels:
         session, lanes = self._session, self._session.recorder.lanes
         return lanes.number(lanes.of(session.thread_lane(), session.stream_lane(stream)))
 
-    def _judge(self, launch: _Launch, known: Sequence[LaunchRace], *, warps: int) -> None:
-        """Whether two accesses race in the launch that has just run. known: what was found in it
-        before
+    def _judge(self, launch: _Launch, known: Sequence[LaunchRace], *, warps: int) -> bool:
+        """Whether the launch that has just run was judged, and nothing is to be said of it: no two
+        accesses race in it. known: what was found in it before
         """
         kernel, loads = launch.kernel, () if self._notes.beyond else self._notes.unwritten
         touches, not_seen = self._notes.take(), self._session.not_seen
         if not touches or self._on_launch is None:
-            return
+            return False
         found, lanes = judge_programs(touches, warps), judge_lanes(touches, warps)
         races, untold = [*known, *found.races, *lanes.races], found.untold
         if kernel.may_turn and found.ordered:
@@ -331,7 +343,9 @@ class TritonKernels:
             if count:
                 not_seen[what] += count
         programs = len({touch.program for touch in touches})
-        self._tell(kernel, races, programs=programs, untold=untold + lanes.untold + by_value)
+        untold += lanes.untold + by_value
+        self._tell(kernel, races, programs=programs, untold=untold)
+        return not (races or untold or lanes.skipped or found.ordered)
 
     def _try_unwritten(
         self,

@@ -22,6 +22,7 @@ from racegate.interpose.kernels.operators import meet, met
 from racegate.interpose.outcome import Ending, Observation
 from racegate.interpose.program.leftovers import ending_here
 from racegate.targets.common.inside.prefix_server import PrefixServer
+from racegate.targets.common.inside.triton import KeptEffects
 from racegate.targets.common.inside.watch import Seen
 from racegate.targets.common.wire import Task
 
@@ -115,6 +116,8 @@ class Lessons:
         self._learnt = folder / "learnt"
         self._modules = frozenset(sys.modules)
         self._met = set(met())
+        self._kept = KeptEffects(memo)
+        self._kept.load()
 
     def teach(self) -> None:
         """Kernels, operators and imports of runs in which nothing is held: they make all of them.
@@ -148,6 +151,10 @@ class Lessons:
             self._memo.load(lesson.effects)
             self._modules = frozenset(sys.modules)
 
+    def keep(self) -> None:
+        """At the end: what kernels did, for engines that start later in this environment."""
+        self._kept.keep()
+
 
 class StartedEngine(Protocol):
     """A started engine."""
@@ -158,6 +165,10 @@ class StartedEngine(Protocol):
 
     def learn(self) -> None:
         """In the process that forks, behind each run: what the next one need not do again."""
+        ...
+
+    def keep(self) -> None:
+        """In that process, when there are no more tasks."""
         ...
 
 
@@ -178,6 +189,7 @@ def serve(
                 host.run(task)
     if prefix_server is not None:
         prefix_server.close()
+    host.keep()
 
 
 def _code_of(prefix_server: PrefixServer) -> int:

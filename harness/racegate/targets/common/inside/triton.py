@@ -1,8 +1,25 @@
-"""Triton in the environment of an engine: without a compiler for CPUs, which some have."""
+"""Triton in the environment of an engine: without a compiler for CPUs, which some have, and with
+what its kernels did in engines that have ended.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import os
+import platform
+import sys
+from contextlib import suppress
+from importlib.metadata import version
+from pathlib import Path
+
+import msgspec
+
+import racegate.interpose
 from racegate.interpose.kernels.interpreted.driver import VirtualDriver
+from racegate.interpose.kernels.memo import Memo
+
+FILE = "racegate_kernels"  # in the environment, so that it goes with it
+FILE_BYTES_MAX = 1 << 27
 
 
 def answer_for_triton() -> None:
@@ -12,3 +29,52 @@ def answer_for_triton() -> None:
 
     backends.pop("cpu", None)
     driver.set_active(VirtualDriver())
+
+
+class EffectsFile(msgspec.Struct, frozen=True):
+    """made_by: all that decides what a kernel of some digest does; effects: of a memo"""
+
+    made_by: str
+    effects: bytes
+
+
+class KeptEffects:
+    """The effects of a memo, kept in a folder. A file that is not to be read, or was made by other
+    packages, is as good as none.
+    """
+
+    def __init__(self, memo: Memo, folder: Path = Path(sys.prefix)) -> None:
+        self._memo = memo
+        self._file = folder / FILE
+        self._made_by = made_by()
+
+    def load(self) -> bytes:
+        """Adds what is kept; returns it."""
+        with suppress(OSError, msgspec.DecodeError):
+            kept = msgspec.msgpack.decode(self._file.read_bytes(), type=EffectsFile)
+            if kept.made_by == self._made_by:
+                self._memo.load(kept.effects)
+                return kept.effects
+        return b""
+
+    def keep(self) -> None:
+        """Writes what is not kept yet, beside what others have kept by now."""
+        before = self.load()
+        effects = self._memo.dump_for_others()
+        if effects == before or len(effects) > FILE_BYTES_MAX:
+            return
+        made = self._file.with_name(f"{FILE}.{os.getpid()}")
+        with suppress(OSError):  # somebody else's environment
+            made.write_bytes(msgspec.msgpack.encode(EffectsFile(self._made_by, effects)))
+            made.replace(self._file)
+
+
+def made_by() -> str:
+    """A digest of what interprets kernels: racegate's own code, and the packages that it is for."""
+    digest = hashlib.sha256(platform.python_version().encode())
+    for package in ("torch", "triton", "numpy"):
+        digest.update(f"{package} {version(package)}".encode())
+    root = Path(racegate.interpose.__file__).parent
+    for path in sorted(root.rglob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()

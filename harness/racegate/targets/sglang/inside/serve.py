@@ -129,6 +129,10 @@ class Host:
         """In the process that forks: what the last run has found out."""
         self._lessons.learn()
 
+    def keep(self) -> None:
+        """At the end: for the next engine of this environment."""
+        self._lessons.keep()
+
 
 def main() -> None:
     """Makes the scheduler and serves tasks until there are no more."""

@@ -13,7 +13,7 @@ import torch
 
 from racegate.scenario.spec import Budget, DraftLimit, Request, Scenario
 from racegate.targets.common.inside.fields import name_of
-from racegate.targets.common.wire import PENALISED
+from racegate.targets.common.wire import PENALISED, UNPENALISED
 from racegate.targets.vllm.inside.scripted.model import VOCAB
 from racegate.targets.vllm.inside.scripted.thinking import budget_of
 from racegate.targets.vllm.inside.watch import RunnerWatch
@@ -29,7 +29,6 @@ _PENALISING = (
 )
 _BITS = 32  # tokens of one word of a mask
 NO_PENALTIES = {"presence_penalty": 0.0, "frequency_penalty": 0.0, "repetition_penalty": 1.0}
-UNPENALISED = 100  # seeds from which on a request has no penalties: nothing else follows its row
 SCORED = 200  # and from which on it asks for log probabilities of its prompt's tokens too
 
 

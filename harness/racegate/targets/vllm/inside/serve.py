@@ -267,6 +267,10 @@ class Host:
             self._baseline.unlink()
         self._lessons.learn(is_last=is_last)
 
+    def keep(self) -> None:
+        """At the end: for the next engine of this environment."""
+        self._lessons.keep()
+
 
 def serve_one(host: Host, server: JobServer[Task]) -> None:
     """One task, in this process: a GPU that was set up does not survive a fork. Answers as `serve`
