@@ -5,15 +5,16 @@
 
 Runs every scenario once in each way to run the release, with nothing held, and counts which fields
 were observed and how many of their values were compared with what is true. Then makes one kind of
-the runner's own tensors wrong after the other, in a step of a scenario in which everything decodes:
-a field that none of these changes is dead. What is in the file already is kept, but for the ways
-that are asked for. Writes a page beside the file.
+the runner's own values wrong after the other, or what the scheduler tells it, in a step in which
+everything decodes and in one in which prompts begin and go on: a field that none of these changes
+is dead, but where it had the same value in all scenarios. What is in the file already is kept, but
+for the ways that are asked for. Writes a page beside the file.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from textwrap import fill
@@ -32,8 +33,13 @@ from racegate.targets.vllm.wire import ModelRunner, StateMode
 ROOT = Path(__file__).parents[2]
 RUN_S = 900.0  # a run that this ends has not shown what it would
 PROSE_COLUMNS = 100
-# Names of tensors of the runners, of which one kind is made wrong at a time.
+ENOUGH = 2  # values of a field: it has more than one
+# Names of tensors and arrays of the runners, of which one kind is made wrong at a time, and what
+# the scheduler tells them.
 SPOILT = (
+    "scheduled drafts",
+    "scheduled tokens",
+    "scheduled requests",
     "temperature",
     "top_[pk]",
     "penalt",
@@ -42,7 +48,9 @@ SPOILT = (
     "last_sampled|prev_sampled|draft_token",
     "token_ids_cpu|all_token_ids",
     "num_computed",
-    "num_tokens_no_spec|num_prompt_tokens|prefill_len|total_len",
+    "num_tokens_no_spec|num_prompt_tokens|prompt_len|prefill_len|total_len",
+    "next_prefill_tokens",
+    "max_seq_len",
     "block_table",
     "seq_lens",
     "query_start_loc",
@@ -54,21 +62,35 @@ SPOILT = (
     "bin_counts|bin_mask",
     "bitmask",
 )
-PROBE = Scenario(
-    name="probe",
-    title="three requests that decode, sampled and under a grammar",
-    steps_max=9,
-    requests=(
-        Request(
-            name="A", arrive=0, prompt=(5, 6, 7, 8), max_tokens=40, accepts=(2,),
-            temperature=0.05, seed=3,
-        ),
-        Request(
-            name="B", arrive=1, prompt=(9, 10, 11), max_tokens=40, accepts=(3,), grammar_modulus=2
-        ),
-        Request(name="C", arrive=4, prompt=(30, 31, 32), max_tokens=40, accepts=(1,)),
+DECODING = (
+    Request(
+        name="A", arrive=0, prompt=(5, 6, 7, 8), max_tokens=40, accepts=(2,),
+        temperature=0.05, seed=3,
     ),
+    Request(name="B", arrive=1, prompt=(9, 10, 11), max_tokens=40, accepts=(3,), grammar_modulus=2),
 )  # fmt: skip
+LAST = Request(name="C", arrive=2, prompt=(30, 31, 32), max_tokens=40, accepts=(1,))
+# One goes on with its prompt, and two begin with theirs, beside two that decode.
+LONG = tuple(place * 13 % 97 for place in range(300))
+PROMPTS = (
+    msgspec.structs.replace(LAST, arrive=3, prompt=LONG),
+    msgspec.structs.replace(LAST, name="D", arrive=4),
+    msgspec.structs.replace(LAST, name="E", arrive=4, prompt=(7, 8, 9, 10, 11, 12)),
+)
+PROBES = {
+    "decoding": Scenario(
+        name="decoding",
+        title="three requests that decode, sampled and under a grammar",
+        steps_max=9,
+        requests=(*DECODING, LAST),
+    ),
+    "prompts": Scenario(
+        name="prompts",
+        title="prompts that begin and go on, beside requests that decode",
+        steps_max=9,
+        requests=(*DECODING, *PROMPTS),
+    ),
+}
 PAGE = """\
 # What is observed of vLLM's runners
 
@@ -77,8 +99,10 @@ PAGE = """\
 runs every scenario of `scenarios/vllm` once in each way to run a release, with nothing held.
 *truth*: compared with what follows from the scenario and the scheduler's choices, so many values;
 *base*: compared with the base only (`--against`); *dead*: none of {kinds} kinds of the runner's own
-tensors that were made wrong, one at a time and in a step without a prefill, changed it. A field
-without an entry is not observed there. Values that were not true: {untrue}.
+values, and of what the scheduler tells it, changed it when they were made wrong, one at a time, in
+a step in which everything decodes and in one with prompts; *one value*: likewise, but there was
+nothing to change: in all scenarios it has the same value (`None`, what a feature has that is off).
+A field without an entry is not observed there. Values that were not true: {untrue}.
 
 | observation | {titles} |
 |---|{rules}|"""
@@ -86,18 +110,20 @@ without an entry is not observed there. Values that were not true: {untrue}.
 
 class FieldCount(msgspec.Struct, frozen=True, kw_only=True):
     """One field. observed: how often, 0 if its truth alone is told under this name; compared:
-    values of it, with the truth; shown: kinds of tensors that change it when they are wrong
+    values of it, with the truth; shown: kinds of values that change it when they are wrong
+    is_constant: it has one value in all scenarios
     """
 
     observed: int
     compared: int
     shown: tuple[str, ...]
+    is_constant: bool = False
 
 
 class CellCount(msgspec.Struct, frozen=True, kw_only=True):
     """One way to run a release. untrue: what was not true, by scenario
 
-    older: of which commit, where it was not counted again with the others
+    older: of which commit, where it was not counted again with the others, and knows no constants
     """
 
     release: str
@@ -143,6 +169,7 @@ def count(cell: Cell) -> CellCount:
     """All scenarios, then what is made wrong."""
     observed: Counter[str] = Counter()
     compared: Counter[str] = Counter()
+    values: defaultdict[str, set[str]] = defaultdict(set)
     untrue: dict[str, list[str]] = {}
     skipped: dict[str, str] = {}
     with open_release(cell, log=Path("/dev/null"), run_s=RUN_S) as opened:
@@ -152,7 +179,10 @@ def count(cell: Cell) -> CellCount:
                 skipped[scenario.name] = reason
                 continue
             run = whole(opened.engine.run(scenario, Plan(is_recording=False)))
-            observed += Counter(name for name, _ in fields_of(run))
+            for name, value in fields_of(run):
+                observed[name] += 1
+                if len(values[name]) < ENOUGH:
+                    values[name].add(msgspec.json.encode(value).decode())
             compared += Counter(run.compared)
             if run.untrue:
                 untrue[scenario.name] = [f"step {one.step}: {one.what}" for one in run.untrue]
@@ -167,6 +197,7 @@ def count(cell: Cell) -> CellCount:
                 observed=observed[name],
                 compared=compared[name],
                 shown=tuple(kind for kind, changed in shown.items() if name in changed),
+                is_constant=len(values[name]) == 1,
             )
             for name in names
         },
@@ -194,12 +225,16 @@ def fields_of(run: ReleaseRun) -> Iterator[tuple[str, object]]:
 
 
 def shown_by(engine: Engine) -> dict[str, set[str]]:
-    """By the kind of tensor or of value that is made wrong: the fields that change."""
+    """By the kind of value that is made wrong: the fields that change, in either probe."""
     plan = Plan(is_recording=False)
-    base = by_field(whole(engine.run(PROBE, plan)))
-    planted = {one.value: whole(engine.run(PROBE, plan, plant=one)) for one in Observed}
-    spoilt = {kind: whole(engine.run(PROBE, plan, spoils=kind)) for kind in SPOILT}
-    return {kind: changed(base, by_field(run)) for kind, run in {**planted, **spoilt}.items()}
+    shown: defaultdict[str, set[str]] = defaultdict(set)
+    for probe in PROBES.values():
+        base = by_field(whole(engine.run(probe, plan)))
+        for one in Observed:
+            shown[one.value] |= changed(base, by_field(whole(engine.run(probe, plan, plant=one))))
+        for kind in SPOILT:
+            shown[kind] |= changed(base, by_field(whole(engine.run(probe, plan, spoils=kind))))
+    return shown
 
 
 def whole(run: ReleaseRun) -> ReleaseRun:
@@ -249,14 +284,15 @@ def entry(cell: CellCount, name: str) -> str:
         return ""
     against = f"truth, {one.compared}" if one.compared else "base"
     is_dead = one.observed and not one.shown
-    return f"{against}, dead" if is_dead else against
+    dead = "one value" if one.is_constant else "dead"
+    return f"{against}, {dead}" if is_dead else against
 
 
 def told_older(cells: list[CellCount]) -> Iterator[str]:
     """Columns that know less than the others."""
     for cell in cells:
         if cell.older:
-            text = f"{' '.join(cell.way)} was counted by {cell.older}, which observed less."
+            text = f"{' '.join(cell.way)} was counted by {cell.older}, with fewer wrong values."
             yield fill(text, PROSE_COLUMNS)
             yield ""
 

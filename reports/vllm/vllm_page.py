@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from kept_mutants import HERE, scores
 
 from racegate.history.finding import Verdict
 from racegate.jobs.versions.cells import CellConflict, CellReport, ScenarioReport, read_cell
@@ -61,6 +62,13 @@ By scenario: the verdict, and the runs under holds that it took. *Observations*:
 value that was planted changed each of them; where one is dead, nothing passes. V2 makes a new batch
 in each step and moves no rows: a scenario that expects moves is INCONCLUSIVE there. Every reason is
 in the last table.
+"""
+MUTANTS = """## Mutants of 0.33.0 that its gate notices
+
+Of seeds that nobody had looked at (`racegate vllm mutate`). *As drawn*: in one setting, and in the
+scenarios that the page of the seed says. *Once read*: each survivor was looked at, and judged again
+in settings and scenarios that are for the mistake it stands for, some of which were made for it.
+*Without*: likewise, without those that only another configuration of the engine would show.
 """
 CANNOT = """## Cells that cannot be run
 
@@ -262,6 +270,10 @@ def write_page(out: Path) -> None:
         parts += [EAGER, *eager, BY_HAND]
     if (on_gpu := out / "gpu" / "cells.json").exists():
         parts += [GPU, *_on_gpu(msgspec.json.decode(on_gpu.read_bytes()))]
+    parts += [
+        MUTANTS,
+        *_table(("runner", "seeds", "as drawn", "once read", "without"), scores(HERE)),
+    ]
     parts += [CANNOT, *_cannot(known)]
     (out / "README.md").write_text("\n".join(parts) + "\n")
 

@@ -109,8 +109,11 @@ def run_command(
     env: Mapping[str, str] | None = None,
     warmth: Warmth = Warmth.COMMANDS,
     timeout_s: float = 250,
+    stdin: IO[bytes] | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """What `subprocess.run` says of `racegate WORDS`, its output captured and its input empty."""
+    """What `subprocess.run` says of `racegate WORDS`, its output captured and its input empty where
+    none is given.
+    """
     with (
         Path(os.devnull).open() as nothing,
         tempfile.TemporaryFile() as out,
@@ -120,7 +123,7 @@ def run_command(
             words,
             cwd=cwd,
             env=os.environ if env is None else env,
-            streams=(nothing.fileno(), out.fileno(), errors.fileno()),
+            streams=((stdin or nothing).fileno(), out.fileno(), errors.fileno()),
             timeout_s=timeout_s,
         )
         return subprocess.CompletedProcess(words, code, _text_of(out), _text_of(errors))

@@ -19,6 +19,7 @@ import socket
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from importlib import import_module
@@ -52,6 +53,7 @@ class Starter:
         self._popen = subprocess.Popen
         self._files = _open_files()
         self._handlers = _handlers()
+        self._finalizers = _finalizers()
         subprocess.Popen = self  # type: ignore[misc, assignment]
 
     def __call__(self, command: Any, **options: Any) -> Any:
@@ -76,6 +78,8 @@ class Starter:
         for number, handler in self._handlers.items():
             if signal.getsignal(number) != handler:
                 signal.signal(number, handler)
+        for made in _finalizers() - self._finalizers:
+            made.detach()  # or a program that ends would remove what the command still needs
         nothing = os.open(os.devnull, os.O_RDWR)
         source = nothing if stdin == subprocess.DEVNULL else _number_of(stdin)
         outputs = {1: stdout, 2: stderr}
@@ -96,6 +100,10 @@ def _number_of(file: Any) -> int:
 
 def _open_files() -> set[int]:
     return {int(name) for name in os.listdir("/proc/self/fd")}
+
+
+def _finalizers() -> set[Any]:
+    return set(weakref.finalize._registry)  # type: ignore[attr-defined]
 
 
 def _handlers() -> Handlers:

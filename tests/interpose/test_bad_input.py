@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import textwrap
 import zipfile
 from pathlib import Path
@@ -19,7 +18,9 @@ from racegate.interpose.outcome import Ending
 from racegate.report.targets.programs import render
 from racegate.targets.program.judge import ProgramVerdict, judge_on
 from racegate.targets.program.launch import DeviceServer, checked_program
-from warmed import run_command
+from warmed import Warmth, run_command
+
+RUN = ("torch", "run", "--explore", "script.py")
 
 # ---- what is known before anything runs
 
@@ -220,12 +221,14 @@ def test_every_run_reads_standard_input_from_its_beginning(tmp_path: Path) -> No
             observe("read", (words, float(host.sum())))
         """)
     )
-    (tmp_path / "words").write_text("one two\n")
-    command = f"{sys.executable} -m racegate torch run --explore script.py"
-    for shell in (f"cat words | {command}", f"{command} < words"):
-        done = subprocess.run(
-            shell, shell=True, cwd=tmp_path, capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 1, done.stderr
-        assert "read = (['one', 'two'], 8.0)" in done.stderr
-        assert "with the hold (['one', 'two'], 0.0)" in done.stderr
+    words = tmp_path / "words"
+    words.write_text("one two\n")
+    with (
+        subprocess.Popen(["cat", str(words)], stdout=subprocess.PIPE) as cat,
+        words.open("rb") as file,
+    ):
+        for stdin in (cat.stdout, file):
+            done = run_command(*RUN, cwd=tmp_path, warmth=Warmth.PROGRAMS, stdin=stdin)
+            assert done.returncode == 1, done.stderr
+            assert "read = (['one', 'two'], 8.0)" in done.stderr
+            assert "with the hold (['one', 'two'], 0.0)" in done.stderr

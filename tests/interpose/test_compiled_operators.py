@@ -75,6 +75,8 @@ import torch
 
 made = torch.arange(2, 9, 3, device="cuda"), torch.eye(2, device="cuda")
 assert [one.tolist() for one in made] == [[2, 5, 8], [[1.0, 0.0], [0.0, 1.0]]]
+by_one = torch.arange(3, device="cuda"), torch.arange(1.5, 4, device="cuda")
+assert [one.tolist() for one in by_one] == [[0, 1, 2], [1.5, 2.5, 3.5]]
 assert not {"torch._dynamo", "sympy"} & sys.modules.keys()
 """
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 import signal
 from collections.abc import Callable
 from functools import partial
@@ -60,10 +61,12 @@ def racegate(*arguments: object) -> Result:
 
 def gate(tmp_path: Path, *arguments: object) -> tuple[Result, dict[str, Any]]:
     """Two scenarios with a fault that shows in both, and what was written."""
-    file = tmp_path / "gate.json"
-    chosen = () if "-k" in arguments else ("-k", "finish-and-condense or preempt-and-resume")
+    file, scripts = tmp_path / "gate.json", tmp_path / "scripts"
+    scripts.mkdir()
+    for name in ("finish_and_condense", "preempt_and_resume"):
+        shutil.copy(SCENARIOS / f"{name}.toml", scripts)
     bounds = ("--workers", 1, "--budget", 4, "--fault", LOGIC, "--json", file)
-    result = racegate("gate", "--scenarios", SCENARIOS, *chosen, *bounds, *arguments)
+    result = racegate("gate", "--scenarios", scripts, *bounds, *arguments)
     return result, json.loads(file.read_bytes()) if file.exists() else {}
 
 

@@ -27,11 +27,7 @@ from racegate.history.run import Run
 from racegate.measure.evaluation.cells import Look
 from racegate.measure.evaluation.kills import timings
 from racegate.measure.evaluation.matrix import Matrix, load_matrix
-from racegate.oracles.invariants import find_violations
-from racegate.oracles.ordering import find_conflicts
-from racegate.oracles.ownership import find_misowned
-from racegate.oracles.stepwise import find_divergence
-from support import IS_NIGHTLY, NAMES, checker, scenario
+from support import IS_NIGHTLY, checker, scenario
 
 REPORT = Path(__file__).parents[2] / "reports" / "faults" / "matrix.json"
 SEEDED = [fault for fault in FAULTS if fault.kind is not FaultKind.CONTROL]
@@ -165,13 +161,3 @@ def test_only_the_stepwise_oracle_sees_a_wrong_drafter_input() -> None:
     fault = find_fault("backup-token-inflated-index")
     result = checker("chunked-prefill-backup-token").run(fault=fault)
     assert kinds(result) == {FindingKind.DIVERGENCE}
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_every_oracle_is_silent_without_a_fault(name: str) -> None:
-    run = checker(name).execute()
-    assert run.result is not None
-    assert find_conflicts(run.trace) == []
-    assert find_misowned(run.trace) == []
-    assert find_divergence(run.observations, checker(name).reference.observations) is None
-    assert find_violations(run.observations, checker(name).scenario) == []

@@ -28,7 +28,9 @@ def scheduler(committed: int = 3) -> Any:
     return SimpleNamespace(
         waiting_queue=[c],
         running_batch=SimpleNamespace(reqs=[a, b], batch_is_full=False, launch_ts=3.5),
-        last_batch=SimpleNamespace(reqs=[b], batch_is_full=True),
+        last_batch=SimpleNamespace(
+            reqs=[b], batch_is_full=True, prefill_stats=SimpleNamespace(log_hit_tokens=6)
+        ),
         chunked_req=d,
         forward_ct=4,
         watched_since=99.5,
@@ -56,7 +58,7 @@ def test_requests_are_told_wherever_they_are_and_what_each_run_has_of_its_own_is
     assert of["requests.output_ids"] == {key: [0, 1, 2] for key in "ABCD"}
     assert (of["waiting_queue"], of["chunked_req"], of["forward_ct"]) == (["C"], "D", 4)
     assert (of["running_batch.reqs"], of["last_batch.batch_is_full"]) == (["A", "B"], True)
-    assert of["ratio.current"] == 0.75
+    assert of["ratio.current"] == 0.75 and of["last_batch.prefill_stats.log_hit_tokens"] == 6
     ones = {"watched_since", "total_busy_us", "nccl_port", "folder", "running_batch.launch_ts"}
     assert not (ones | {"requests.queue_time_start"}) & set(of)
 

@@ -111,6 +111,8 @@ def test_a_field_has_changed_if_a_value_that_both_runs_have_is_another() -> None
         (FieldCount(observed=2, compared=7, shown=()), "truth, 7, dead"),
         (FieldCount(observed=2, compared=0, shown=("seeds",)), "base"),
         (FieldCount(observed=2, compared=0, shown=()), "base, dead"),
+        (FieldCount(observed=2, compared=0, shown=(), is_constant=True), "base, one value"),
+        (FieldCount(observed=2, compared=0, shown=("seeds",), is_constant=True), "base"),
         (FieldCount(observed=0, compared=7, shown=()), "truth, 7"),  # by the name of a truth alone
     ],
 )
@@ -127,9 +129,9 @@ def test_all_scenarios_are_counted_and_what_no_wrong_tensor_changes_is_dead(
     runs = scenarios - len(found.skipped)
     assert set(found.fields) == set(FIELDS) and found.skipped
     assert found.fields["inputs.tokens"] == FieldCount(
-        observed=runs, compared=2 * runs, shown=("input_ids",)
+        observed=runs, compared=2 * runs, shown=("input_ids",), is_constant=True
     )
-    assert found.fields["rows"] == FieldCount(observed=runs, compared=0, shown=())
+    assert found.fields["rows"] == FieldCount(observed=runs, compared=0, shown=(), is_constant=True)
     assert found.untrue == {"abort_in_flight": ["step 3: length of request A in row 0"]}
 
 

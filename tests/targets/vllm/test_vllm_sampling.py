@@ -12,6 +12,9 @@ import pytest
 import torch
 
 from racegate.targets.vllm.inside.sampling import watch_sampling
+from racegate.targets.vllm.inside.scripted.model import vocab_of
+from racegate.targets.vllm.inside.standins import verify_in_chunks
+from racegate.targets.vllm.wire import DRAFTS_USUAL, VocabularyMode
 
 SAMPLERS = ("vllm.v1.sample.sampler", "vllm.v1.worker.gpu.sample.sampler")
 VERIFIERS = (
@@ -54,7 +57,8 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Notes:
     for path in ("vllm", *SAMPLERS, *VERIFIERS):
         parts = path.split(".")
         for depth in range(1, len(parts)):
-            monkeypatch.setitem(sys.modules, ".".join(parts[:depth]), ModuleType(path))
+            parent = ".".join(parts[:depth])
+            monkeypatch.setitem(sys.modules, parent, ModuleType(parent))
         monkeypatch.delitem(sys.modules, path, raising=False)
     return Notes()
 
@@ -190,3 +194,14 @@ def test_a_chunk_of_a_batch_has_the_requests_of_its_states(
     sampler.apply_sampling_params(torch.tensor([[1.0], [2.0]]), torch.tensor([2, 2]), [2])
     ((_, told),) = watch.inner
     assert told["rows"] == ["X"] and told["sums"] == [1.0, 2.0]
+
+
+@pytest.mark.parametrize("vocabulary", VocabularyMode)
+def test_a_chunk_has_the_rows_of_two_requests_whatever_the_vocabulary(
+    watch: Notes, monkeypatch: pytest.MonkeyPatch, vocabulary: VocabularyMode
+) -> None:
+    """As the release counts the rows of logits that a chunk may hold: four bytes for each token."""
+    verifies = module(monkeypatch, VERIFIERS[1], MAX_CHUNK_BYTES=2**30)
+    vocab = vocab_of(vocabulary)
+    verify_in_chunks(vocab)
+    assert verifies.MAX_CHUNK_BYTES // (vocab * 4) == 2 * (DRAFTS_USUAL + 1)

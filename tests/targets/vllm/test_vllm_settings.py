@@ -20,7 +20,7 @@ from racegate.targets.common.judge import unmet_expectations
 from racegate.targets.common.wire import ReleaseRun
 from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.inside.graphs import asked_graphs
-from racegate.targets.vllm.inside.scripted.model import VOCAB, config, drafter_config
+from racegate.targets.vllm.inside.scripted.model import VOCAB, config, drafter_config, vocab_of
 from racegate.targets.vllm.inside.scripted.speculation import drafts_by_batch
 from racegate.targets.vllm.inside.scripted.windows import WINDOW_TOKENS
 from racegate.targets.vllm.inside.standins import own_arguments
@@ -182,6 +182,7 @@ def test_a_wide_vocabulary_is_of_the_model_and_of_its_drafter() -> None:
     tokens = config(vocabulary=VocabularyMode.WIDE)["vocab_size"]
     assert tokens > 8192 > VOCAB == config()["vocab_size"] and tokens % 32 == 0
     assert drafter_config(VocabularyMode.WIDE)["vocab_size"] == tokens
+    assert [vocab_of(one) for one in (VocabularyMode.WIDE, VocabularyMode.USUAL)] == [tokens, VOCAB]
 
 
 def test_what_a_runner_never_does_is_not_asked_of_it() -> None:

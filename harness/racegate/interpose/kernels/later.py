@@ -70,6 +70,8 @@ def size_by_numbers(name: str, args: list[Any], outputs: list[Any]) -> tuple[int
             return n, m
         case (("aten::linspace.out" | "aten::logspace.out"), [_, _, int(steps), *_]) if steps >= 0:
             return (steps,)
+        case "aten::arange.start_out", [start, end]:  # torch leaves out a step that is 1
+            return _size_of_range(start, end, 1, outputs[0].dtype)
         case "aten::arange.start_out", [start, end, step]:
             return _size_of_range(start, end, step, outputs[0].dtype)
     return None

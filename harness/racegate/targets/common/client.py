@@ -71,7 +71,7 @@ class Engine:
         sources: SourceOptions = AS_IT_IS,
     ) -> ReleaseRun:
         """One run in a process of its own. plant, spoils: what is made wrong behind the runner's
-            back, spoils as a pattern of the names of tensors
+            back, spoils as a pattern of the names of tensors or as what the scheduler tells
         timeout_s: seconds that it may take; None for those of the engine
         sources: what is done with the engine's own
         """

@@ -113,7 +113,8 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     """Run this scenario under this plan, and write what came of it there.
 
     plant: what is made wrong behind the runner's back, in one step
-    spoils: likewise, a pattern of the names of tensors that are; empty for none
+    spoils: likewise, a pattern of the names of tensors that are, or what the scheduler tells of the
+        step; empty for none
     turn: of the engine's loop; before it the run is as one in which nothing is held
     plain: what the model says in plain decoding, by request, if it computes that
     lands: the run, which holds one operation as long as it can, is forked at each gap that it comes

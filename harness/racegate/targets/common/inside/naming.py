@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import torch
 
 DEPTH_MAX = 6
@@ -30,15 +31,41 @@ def shared_tensors(root: object, package: str) -> Iterator[tuple[str, Any]]:
 
     package: whose objects are looked into
     """
+    for path, value in _arrays(root, package):
+        if isinstance(value, torch.Tensor) and _is_shared(value):
+            yield path, value
+
+
+def host_tensors(root: object, package: str) -> Iterator[tuple[str, Any]]:
+    """(path, tensor) of what the host alone reaches under root: plain tensors and arrays, each
+    array as a tensor on its memory, and of memory that several have in common the first.
+
+    package: see shared_tensors
+    """
+    seen: set[int] = set()
+    for path, value in _arrays(root, package):
+        is_array = isinstance(value, np.ndarray)
+        if is_array and (value.dtype.kind not in "if" or not value.flags.writeable):
+            continue
+        tensor = torch.from_numpy(value) if is_array else value
+        if tensor.layout is not torch.strided:
+            continue
+        place = tensor.data_ptr()
+        if place not in seen and not _is_shared(tensor) and tensor.is_cpu and tensor.numel():
+            yield path, tensor
+        seen.add(place)
+
+
+def _arrays(root: object, package: str) -> Iterator[tuple[str, Any]]:
+    """(path, tensor or array) of all under root, the shortest path first."""
     queue: list[tuple[str, Any, int]] = [("", root, 0)]
     seen: set[int] = set()
     for path, value, depth in queue:  # grows while it is read
         if id(value) in seen:
             continue
         seen.add(id(value))
-        if isinstance(value, torch.Tensor):
-            if _is_shared(value):
-                yield path, value
+        if isinstance(value, (torch.Tensor, np.ndarray)):
+            yield path, value
         elif depth < DEPTH_MAX:
             queue.extend(
                 (f"{path}.{key}" if path else key, item, depth + 1)

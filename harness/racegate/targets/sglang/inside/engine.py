@@ -19,6 +19,7 @@ from racegate.targets.common.inside.session import EngineSession
 from racegate.targets.sglang.inside.kept import note_output, watch_kept, watch_passes
 from racegate.targets.sglang.inside.model import config, fill_weights
 from racegate.targets.sglang.inside.naming import named_buffers
+from racegate.targets.sglang.inside.tensors import watch_tensors
 from racegate.targets.sglang.inside.truth import PassTruth
 from racegate.targets.sglang.inside.watch import (
     SchedulerWatch,
@@ -149,6 +150,7 @@ class Driver:
         watch_forward(self.watch, scheduler)
         watch_retraction(self.watch)
         watch_passes(self.watch, self.runner)
+        watch_tensors(self.watch, self.runner)
         self._note_kept = watch_kept(self.watch, scheduler)
 
     def _take_over(self) -> None:

@@ -10,6 +10,8 @@ from typing import Any
 from racegate.targets.common.inside.fields import by_name, fields_of
 from racegate.targets.common.inside.watch import Values, Watch
 from racegate.targets.common.wire import KEPT
+from racegate.targets.sglang.inside.tensors import free_lists, kept_prefixes, note_free
+from racegate.targets.sglang.inside.watch import nodes_of
 
 _BATCHES = ("running_batch", "last_batch")
 # Endings of more fields that no two runs have in common: clocks, and what the start has drawn.
@@ -24,6 +26,7 @@ def watch_kept(watch: Watch, scheduler: Any) -> Callable[[], None]:
         with watch.own():
             found = _of_scheduler(scheduler)
         watch.inner_on_host(f"{KEPT} in the scheduler", **found)
+        note_free(watch, _pools(scheduler))
 
     return note
 
@@ -54,7 +57,7 @@ def _of_scheduler(scheduler: Any) -> Values:
     for name in _BATCHES:
         batch = getattr(scheduler, name, None)
         if batch is not None:
-            found |= fields_of(batch, name)
+            found |= fields_of(batch, name) | _statistics(batch, name)
     requests = {one.rid: one for one in _requests(scheduler)}
     found |= by_name(requests, "requests")
     held = {name: one.kv for name, one in requests.items() if hasattr(one, "kv")}
@@ -62,7 +65,15 @@ def _of_scheduler(scheduler: Any) -> Values:
     tracker = getattr(scheduler, "new_token_ratio_tracker", None)
     if tracker is not None:
         found |= fields_of(tracker, "ratio")
-    return _of_all_runs(found | _sizes(scheduler))
+    if hasattr(scheduler.tree_cache, "root_node"):
+        found["tree.prefixes"] = kept_prefixes(nodes_of(scheduler.tree_cache))
+    return _of_all_runs(found | _sizes(scheduler) | free_lists(_pools(scheduler)))
+
+
+def _statistics(batch: Any, name: str) -> Values:
+    """What is logged of a prefill, and counted."""
+    found = getattr(batch, "prefill_stats", None)
+    return {} if found is None else fields_of(found, f"{name}.prefill_stats")
 
 
 def _is_of_all_runs(value: object) -> bool:
@@ -84,15 +95,15 @@ def _requests(scheduler: Any) -> Iterator[Any]:
     yield from () if chunked is None else (chunked,)
 
 
+def _pools(scheduler: Any) -> dict[str, Any]:
+    rows = scheduler.req_to_token_pool
+    states = getattr(rows, "mamba_allocator", getattr(rows, "mamba_pool", None))
+    return {"slots": scheduler.token_to_kv_pool_allocator, "rows": rows, "states": states}
+
+
 def _sizes(scheduler: Any) -> Values:
     """How much is free, and how much of the radix cache may go."""
-    rows = scheduler.req_to_token_pool
-    parts = {
-        "slots": scheduler.token_to_kv_pool_allocator,
-        "rows": rows,
-        "states": getattr(rows, "mamba_pool", None),
-        "tree": scheduler.tree_cache,
-    }
+    parts = _pools(scheduler) | {"tree": scheduler.tree_cache}
     found: Values = {}
     for name, part in parts.items():
         for size in _SIZES:

@@ -123,14 +123,14 @@ def watch_states(watch: SchedulerWatch, scheduler: Any) -> None:
     """What is kept for each prefix when all is done: attention's cache and recurrent states."""
     session = watch.device.session
     with session.own():
-        for tokens, node in _nodes(scheduler.tree_cache):
+        for tokens, node in nodes_of(scheduler.tree_cache):
             values = {"tokens": hashlib.sha256(str(tokens).encode()).hexdigest()[:16]}
             values |= {key: digest_of(*parts) for key, parts in _kept(session, scheduler, node)}
             watch.on_host(f"cached prefix of {len(tokens)} tokens", **values)
 
 
-def _nodes(tree: Any) -> Iterator[tuple[tuple[int, ...], Any]]:
-    """Nodes with the tokens of their whole prefix, in the order of their tokens."""
+def nodes_of(tree: Any) -> Iterator[tuple[tuple[int, ...], Any]]:
+    """Nodes of the radix cache with the tokens of their prefix, in the order of these."""
     queue: list[tuple[tuple[int, ...], Any]] = [((), tree.root_node)]
     while queue:
         before, node = queue.pop()

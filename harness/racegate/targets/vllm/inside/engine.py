@@ -238,7 +238,7 @@ class Driver:
             if watch.plant is not None and watch.step == plants.STEP:
                 plants.plant(self._session.session, runner, scheduled, watch.plant)
             if self._spoils and watch.step == plants.STEP:
-                plants.spoil(self._session.session, runner, self._spoils)
+                plants.spoil(self._session.session, runner, scheduled, self._spoils)
             return execute(scheduled, *args, **kwargs)
 
         runner.execute_model = execute_model

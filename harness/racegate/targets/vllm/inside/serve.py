@@ -50,6 +50,7 @@ from racegate.targets.common.wire import FAILED, ReleaseRun, RunMode, Task
 from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.inside import plants, standins
 from racegate.targets.vllm.inside.engine import Driver, start
+from racegate.targets.vllm.inside.scripted.model import vocab_of
 from racegate.targets.vllm.inside.scripted.started import check_started
 from racegate.targets.vllm.inside.watch import find_wrong
 from racegate.targets.vllm.wire import PositionMode
@@ -87,7 +88,7 @@ class Host:
         device = EngineSession(self._session, self._listener, kind, capture_of)
         self._kept = standins.prepare(device, asked)
         standins.use_cuda_platform()
-        standins.fit_engine()
+        standins.fit_engine(vocab_of(asked.vocabulary))
         if asked.positions is PositionMode.MROPE:
             standins.keep_dimensions()
         engine = start(folder, asked)

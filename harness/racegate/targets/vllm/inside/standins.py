@@ -27,7 +27,6 @@ from racegate.targets.common.inside.triton import answer_for_triton
 from racegate.targets.common.inside.unwritten import mark_unwritten
 from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.inside.absent import IMAGES, answer_for
-from racegate.targets.vllm.inside.scripted.model import VOCAB
 from racegate.targets.vllm.wire import DRAFTS_USUAL, CaptureMode, ModelRunner
 
 COMPILED = (
@@ -253,8 +252,11 @@ def use_cuda_platform() -> None:
     platforms._current_platform = VirtualCudaPlatform()
 
 
-def fit_engine() -> None:
-    """After vLLM is imported, before an engine is made: what would compile or warm up a GPU."""
+def fit_engine(vocab: int) -> None:
+    """After vLLM is imported, before an engine is made: what would compile or warm up a GPU.
+
+    vocab: tokens that the model knows
+    """
     _keep_operators_plain()
     import vllm.model_executor.models.registry as registry
     import vllm.v1.worker.worker_base as worker_base
@@ -267,7 +269,7 @@ def fit_engine() -> None:
     if plain is not None:  # the release's own twin of a compiled operator
         operators.apply_repetition_penalties_cuda = plain
     _sort_plainly()
-    _verify_in_chunks()
+    verify_in_chunks(vocab)
     from vllm.model_executor.models import qwen3_next
 
     def no_experts(model: Any) -> None:
@@ -297,7 +299,7 @@ def _sort_plainly() -> None:
         sampler.HAS_TRITON = False
 
 
-def _verify_in_chunks() -> None:
+def verify_in_chunks(vocab: int) -> None:
     """As many rows of logits at a time as two requests have: a chunk's memory is made for a
     vocabulary of production's, and a batch of this one's would never need a second chunk.
     """
@@ -306,7 +308,7 @@ def _verify_in_chunks() -> None:
     except ImportError:
         return
     if hasattr(verifies, "MAX_CHUNK_BYTES"):
-        verifies.MAX_CHUNK_BYTES = 2 * (DRAFTS_USUAL + 1) * VOCAB * torch.float32.itemsize
+        verifies.MAX_CHUNK_BYTES = 2 * (DRAFTS_USUAL + 1) * vocab * torch.float32.itemsize
 
 
 def keep_dimensions() -> None:

@@ -50,6 +50,11 @@ _MROPE = {
 }
 
 
+def vocab_of(vocabulary: VocabularyMode) -> int:
+    """How many tokens the model knows."""
+    return _WIDE if vocabulary is VocabularyMode.WIDE else VOCAB
+
+
 def config(
     layers: LayerMode = LayerMode.HYBRID,
     positions: PositionMode = PositionMode.TEXT,
@@ -60,7 +65,7 @@ def config(
     """
     first = "linear_attention" if layers is LayerMode.HYBRID else "full_attention"
     windows = {"rswa_window": WINDOW_TOKENS} if layers is LayerMode.WINDOWS else {}
-    tokens = {"vocab_size": _WIDE} if vocabulary is VocabularyMode.WIDE else {}
+    tokens = {"vocab_size": vocab_of(vocabulary)}
     dimensions = _MROPE if positions is PositionMode.MROPE else {}
     return _usual_config(first) | windows | dimensions | tokens
 
