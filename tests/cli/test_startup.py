@@ -26,6 +26,14 @@ except SystemExit as end:
     assert not end.code, end.code
 print(*sorted(name for name in sys.modules if "." not in name), file=sys.stderr)
 """
+# All modules of commands, as `pip install racegate` has them.
+WITHOUT_TORCH = """
+import importlib, pkgutil, sys
+sys.modules.update(torch=None, triton=None, transformers=None)
+import racegate.cli
+for module in pkgutil.walk_packages(racegate.cli.__path__, "racegate.cli."):
+    importlib.import_module(module.name)
+"""
 # Where a distribution has another name than its module.
 IMPORTED_AS = {"markdown_it_py": "markdown_it", "cuda_bindings": "cuda"}
 OWN = ("racegate", "racegate_kernels", "racegate_reference")
@@ -112,6 +120,13 @@ def imports_of(tree: ast.Module) -> Iterator[str]:
             yield from (one.name for one in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             yield node.module
+
+
+def test_every_command_can_be_asked_where_there_is_no_torch() -> None:
+    """A release brings its own, a program has its own, and `torch run` says that it needs one."""
+    command = [sys.executable, "-c", WITHOUT_TORCH]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
 
 
 @pytest.mark.parametrize("command", [("torch", "--help"), ("torch", "run", "--help")])

@@ -21,10 +21,9 @@ import torch
 
 from racegate.interpose.device.session import Session
 from racegate.interpose.native.streams import current_stream, handle_of
-from racegate.interpose.outcome import Ending, PlaceSeen
+from racegate.interpose.outcome import PLACE, Ending, PlaceSeen
 from racegate.interpose.program.names import expressions
 
-PLACE = "__racegate_place__"  # what a text calls to say that it is there
 _VISITS_MAX = 64  # of one place; looking at all variables of a loop costs more than the loop
 
 

@@ -132,6 +132,9 @@ class Observation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
     is_agreed: bool = False
 
 
+PLACE = "__racegate_place__"  # what a text calls to say that it is there
+
+
 class PlaceSeen(msgspec.Struct, frozen=True, kw_only=True):
     """What the program's own names are at a place where a run with other sources asked.
 
