@@ -11,8 +11,7 @@ from itertools import product
 from pathlib import Path
 
 from racegate.history.finding import Frame, Hazard, Race, Side, Stack, place_name
-from racegate.interpose.outcome import PLACE
-from racegate.interpose.outcome import PlaceSeen
+from racegate.interpose.outcome import PLACE, PlaceSeen
 from racegate.targets.program.repair import module_of
 from racegate.targets.program.repairs.edges import (
     EdgeKind,
