@@ -102,6 +102,21 @@ def test_the_same_bytes_at_other_addresses_have_the_same_effect() -> None:
     assert here.tolist() == [11, 12]
 
 
+def test_what_lies_side_by_side_here_need_not_do_so_elsewhere() -> None:
+    memo, both, target = opened(), np.array([1, 2, 3, 4]), np.array([0])
+    call = on(both[:2], both[2:], target)
+    memo.begin()
+    memo.note_store(lambda: span(target))
+    target[0] = both.sum()
+    effect = memo.end(call, span(both), span(both), span(target))
+    assert effect is not None and [piece.region for piece in effect.read] == [0, 1]
+    first, last, there = np.array([1, 2]), np.array([3, 4]), np.array([0])
+    assert memo.find(on(first, last, there)) == ((*sorted(span(first) + span(last)),), span(there))
+    assert there[0] == 10
+    last[1] = 5
+    assert memo.find(on(first, last, there)) is None
+
+
 def test_a_call_is_its_kernel_its_grid_and_its_arguments() -> None:
     executor = SimpleNamespace(fn=call_of, grid=(2, 1), pre_run_hooks=[])
     tensor = torch.zeros(3)

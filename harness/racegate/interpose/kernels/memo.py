@@ -64,6 +64,16 @@ class Call(msgspec.Struct, frozen=True):
                 return index, low - base
         return -1, low
 
+    def cut(self, ranges: Ranges) -> Ranges:
+        """Ranges, none of which goes on into the memory of another tensor: where two lie side by
+        side here, they need not do so elsewhere.
+        """
+        borders = sorted({border for region in self.regions for border in region})
+        cut: list[tuple[int, int]] = []
+        for low, high in ranges:
+            cut += pairwise((low, *(one for one in borders if low < one < high), high))
+        return tuple(cut)
+
     def address(self, region: int, offset: int) -> int:
         return offset if region < 0 else self.regions[region][0] + offset
 
@@ -142,6 +152,7 @@ class Memo:
         undo, self._undo = self._undo, None
         if undo is None or _size(inputs) + _size(writes) > _BYTES_MAX:
             return None
+        reads, inputs, writes = call.cut(reads), call.cut(inputs), call.cut(writes)
         before, after = _before(inputs, undo), _now(writes)
         effect = LaunchEffect(
             tuple(Piece(*call.place(low), contents) for low, contents in before),
