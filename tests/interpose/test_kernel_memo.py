@@ -7,9 +7,11 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import numpy as np
+import pytest
 import torch
 
 from kept_launches import CALL, add_kept, add_vouched, on, opened, span
+from racegate.interpose.kernels import memo as kept_memo
 from racegate.interpose.kernels.memo import Call, Memo, call_of
 
 
@@ -115,6 +117,19 @@ def test_what_lies_side_by_side_here_need_not_do_so_elsewhere() -> None:
     assert there[0] == 10
     last[1] = 5
     assert memo.find(on(first, last, there)) is None
+
+
+@pytest.mark.parametrize("limit", ["_CALLS_MAX", "_BYTES_KEPT_MAX"])
+def test_no_more_is_kept_than_has_room(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept_memo, limit, {"_CALLS_MAX": 1, "_BYTES_KEPT_MAX": 40}[limit])
+    memo, source, target = opened(), np.array([1]), np.array([0])
+    for value in (1, 2):  # each has 16 bytes before it and 8 behind it
+        source[0], target[0] = value, 0
+        add_kept(memo, source, target)
+    source[0], target[0] = 1, 0
+    assert memo.find(CALL) is not None
+    source[0], target[0] = 2, 0
+    assert memo.find(CALL) is None
 
 
 def test_a_call_is_its_kernel_its_grid_and_its_arguments() -> None:

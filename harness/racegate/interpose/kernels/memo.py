@@ -21,6 +21,7 @@ from racegate.order.ranges import Ranges
 
 _CALLS_MAX = 4096  # different contents that are kept of one call: a loop makes it once a step
 _BYTES_MAX = 1 << 20  # of one launch
+_BYTES_KEPT_MAX = 1 << 28  # of all that are kept
 _PLAIN = (int, float, bool, str, type(None))
 
 
@@ -89,6 +90,7 @@ class Memo:
         self.is_open = False
         self.hits = 0
         self._effects: dict[str, dict[_Places, dict[bytes, LaunchEffect]]] = {}
+        self._bytes = 0
         self._new: dict[str, list[LaunchEffect]] = {}
         self._undo: list[tuple[int, bytes]] | None = None
         self._digests: dict[Any, str] = {}
@@ -104,6 +106,7 @@ class Memo:
     def forget(self) -> None:
         """The kernels are others now: nothing is known of them, and nothing new is kept."""
         self._effects.clear()
+        self._bytes = 0
         self._new.clear()
         self._digests.clear()
         self.is_open = False
@@ -202,14 +205,17 @@ class Memo:
             self._new.setdefault(text, []).append(effect)
 
     def _add(self, text: str, effect: LaunchEffect) -> bool:
-        """Whether it is kept: of a call so many are."""
+        """Whether it is kept: so many are of a call, and so many bytes of all."""
         places = tuple((one.region, one.offset, len(one.contents)) for one in effect.read)
         kept = self._effects.setdefault(text, {}).setdefault(places, {})
         contents = b"".join(piece.contents for piece in effect.read)
-        has_room = contents in kept or len(kept) < _CALLS_MAX
-        if has_room:
-            kept[contents] = effect
-        return has_room
+        if contents not in kept:
+            size = len(contents) + sum(len(piece.contents) for piece in effect.written)
+            if len(kept) >= _CALLS_MAX or self._bytes + size > _BYTES_KEPT_MAX:
+                return False
+            self._bytes += size
+        kept[contents] = effect
+        return True
 
 
 def call_of(

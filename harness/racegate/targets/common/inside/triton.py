@@ -9,12 +9,14 @@ import os
 import platform
 import sys
 from contextlib import suppress
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from types import ModuleType
 
 import msgspec
 
 import racegate.interpose
+import racegate.order
 from racegate.interpose.kernels.interpreted.driver import VirtualDriver
 from racegate.interpose.kernels.memo import Memo
 
@@ -72,9 +74,15 @@ class KeptEffects:
 def made_by() -> str:
     """A digest of what interprets kernels: racegate's own code, and the packages that it is for."""
     digest = hashlib.sha256(platform.python_version().encode())
-    for package in ("torch", "triton", "numpy"):
-        digest.update(f"{package} {version(package)}".encode())
-    root = Path(racegate.interpose.__file__).parent
-    for path in sorted(root.rglob("*.py")):
-        digest.update(path.read_bytes())
+    for name in ("torch", "triton", "numpy", "ml_dtypes"):
+        with suppress(PackageNotFoundError):
+            digest.update(f"{name} {version(name)}".encode())
+    for package in (racegate.interpose, racegate.order):
+        files = (one for kind in ("*.py", "*.c", "*.h") for one in _root(package).rglob(kind))
+        for path in sorted(files):
+            digest.update(path.read_bytes())
     return digest.hexdigest()
+
+
+def _root(package: ModuleType) -> Path:
+    return Path(package.__path__[0])
