@@ -151,7 +151,7 @@ def spoken(hidden: Tensor) -> Tensor:
 
 def context_of_forward() -> tuple[dict[str, Tensor], dict[str, object]]:
     """What vLLM's forward context has for layers: the slots of each, as far as a release gives them
-    there, how long rows are by the metadata of each, which may have changed since that was made, and
+    there, how long rows are by the metadata of each, which may have changed since it was made, and
     which tokens pad the pass; which layers have metadata, and the batch that a captured graph is
     chosen by.
     """
