@@ -61,7 +61,7 @@ PAGE = """\
 # Mistakes in vLLM {release} that nobody had tried
 
 Written by `python reports/vllm/unknown.py reports/vllm/unknown.jsonl`: each mistake of
-[unknown.toml](unknown.toml), all of them written before the first was judged, and none changed
+[unknown.toml](unknown.toml), written before the first of its batch was judged, and none changed
 or left out since. Most undo a repair that vLLM merged or was offered (*origin*). Each was made
 in a started engine and judged beside the release from the recorded runs (`--runs 0`), in those
 of the recorded scenarios that run its lines. {checkouts} were made in a checkout too: its gate

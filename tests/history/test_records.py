@@ -17,7 +17,7 @@ from racegate.history import breakage
 from racegate.history.breakage import Breakage, Caught, breakage_of
 from racegate.history.exit_code import INTERRUPTED, UNREAD, ExitCode, code_of_signal
 from racegate.history.finding import Finding, FindingKind, Verdict, request_of, signature_of
-from racegate.history.gates.results import GatedResults
+from racegate.history.gates.results import gated
 from racegate.history.outcome import Checked
 from racegate.history.replayed import ReplayOutcome, worst_of
 from racegate.history.run import EngineResult, Run
@@ -166,8 +166,7 @@ def test_one_target_that_is_lost_is_a_broken_harness_whatever_else_passed(
         SimpleNamespace(comparison=None, refused="", verdict=Verdict.PROVED, is_lost=place in lost)
         for place in range(3)
     )
-    gate = GatedResults(schema="s", verdict=Verdict.PROVED, results=results)
-    assert gate.exit_code() == code
+    assert gated(results).exit_code == code
 
 
 def test_exit_codes_are_those_that_ci_was_told() -> None:

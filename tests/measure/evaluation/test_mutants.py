@@ -30,7 +30,13 @@ ONE_PER_EDGE = {edge.name for edge in EDGES}
 
 @cache
 def traces() -> dict[str, Trace]:
-    return {name: checker(name).execute().trace for name in NAMES}
+    """Of the scripts that killed a mutant, and of every fifth; nightly of all."""
+    asked = NAMES if IS_NIGHTLY else [name for name in NAMES if name in {*NAMES[::5], *killed_in()}]
+    return {name: checker(name).execute().trace for name in asked}
+
+
+def killed_in() -> set[str]:
+    return {name for name in killers().values() if name is not None}
 
 
 @cache
@@ -41,14 +47,8 @@ def killers() -> dict[str, str | None]:
 
 
 def asked(mutation: Mutation, checkers: list[Checker]) -> list[Checker]:
-    """What killed it last time goes first: nothing else is asked of a mutant that is killed. One
-    that was harmless everywhere is looked at in every fifth script, nightly in all.
-    """
-    if mutation.text not in killers():
-        return checkers
-    killer = killers()[mutation.text]
-    if killer is None:
-        return checkers if IS_NIGHTLY else checkers[::5]
+    """What killed it last time goes first: nothing else is asked of a mutant that is killed."""
+    killer = killers().get(mutation.text)
     return sorted(checkers, key=lambda each: each.scenario.name != killer)
 
 

@@ -273,6 +273,8 @@ def test_a_difference_that_is_meant_is_accepted_until_it_is_gone(
     done, told = gated(), forms()
     assert (done.exit_code, "::error" in done.output) == (0, False), done.output
     assert "ACCEPTED the copy is read later now" in done.output
+    assert (told["json"]["compared"], told["json"]["exit_code"]) == ("SAME", 0)
+    assert told["github"].startswith("## racegate: SAME\n")
     assert told["json"]["baseline"]["known"] == accepted
     for result in told["sarif"].values():
         assert result["suppressions"][0]["justification"] == reason
@@ -281,6 +283,7 @@ def test_a_difference_that_is_meant_is_accepted_until_it_is_gone(
     releases.waits[True] = Wait.DEAD
     done, told = gated(), forms()
     assert done.exit_code == ExitCode.BAD_INPUT, done.output
+    assert told["json"]["compared"] == "STALE"
     for one in accepted:
         assert f"gone, and still in meant.json: runs: {one['signature']}" in done.output
     assert "--update-accepted drops it" in done.output

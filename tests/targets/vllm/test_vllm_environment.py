@@ -216,6 +216,16 @@ def test_a_checkout_stands_before_the_release(cache: Path, tmp_path: Path) -> No
     assert paths == [str(tmp_path / "checkout"), str(Path(common_environment.__file__).parents[3])]
 
 
+def test_bytecode_is_kept_beside_a_release_and_not_in_a_checkout(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")  # as images of containers have it
+    release = Environment("0.22.1", tmp_path)
+    assert release.variables()["PYTHONDONTWRITEBYTECODE"] == ""
+    checkout = Environment("0.22.1", tmp_path, tmp_path / "checkout")
+    assert checkout.variables()["PYTHONDONTWRITEBYTECODE"] == "1"
+
+
 def test_what_pip_says_is_passed_on() -> None:
     with pytest.raises(BadInput, match="nothing of that name"):
         run_pip([sys.executable, "-c", "import sys; sys.exit('nothing of that name')"])

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 import torch
 
-from racegate.targets.vllm.inside.layers import owned, told_by, watch_layers
+from racegate.targets.vllm.inside.layers import OWNED, owned, told_by, watch_layers
 
 GDN = "vllm.v1.attention.backends.gdn_attn"
+MAMBA2 = "vllm.v1.attention.backends.mamba2_attn"
 TRITON = "vllm.v1.attention.backends.triton_attn"
 
 
@@ -50,10 +51,29 @@ def test_tensors_are_cut_to_what_is_somebodys(monkeypatch: pytest.MonkeyPatch) -
         spec_token_indx=None,
         num_accepted_tokens=torch.tensor([3, 1, 2]),
     )
-    found = owned(made, vars(made))
+    found = owned(made, OWNED[GDN, "GDNAttentionMetadataBuilder"], vars(made))
     kept = {name: tensor.tolist() for name, tensor in found.items()}
     states = {"has_initial_state": [True, False], "num_accepted_tokens": [3]}
     assert kept == {"spec_query_start_loc": [0, 4], **states}
+
+
+def test_of_mamba2_decodes_and_prefills_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.Tensor, "is_cuda", property(lambda tensor: tensor.device is not None))
+    made = Metadata(
+        num_prefills=1,
+        num_decodes=2,
+        query_start_loc_d=torch.tensor([0, 4, 8, 99]),
+        num_accepted_tokens=torch.tensor([2, 1, 99]),
+        has_initial_states_p=torch.tensor([True]),
+        cu_chunk_seqlen_p=torch.tensor([0, 16, 21]),
+    )
+    found = owned(made, OWNED[MAMBA2, "Mamba2AttentionMetadataBuilder"], vars(made))
+    assert {name: tensor.tolist() for name, tensor in found.items()} == {
+        "query_start_loc_d": [0, 4, 8],
+        "num_accepted_tokens": [2, 1],
+        "has_initial_states_p": [True],
+        "cu_chunk_seqlen_p": [0, 16, 21],
+    }
 
 
 @pytest.mark.parametrize(("rows", "seen"), [(["A"], 1), ([], 0)])
@@ -67,8 +87,7 @@ def test_counts_are_told_while_requests_are_served(
 
     for path in ("vllm", "vllm.v1", "vllm.v1.attention", "vllm.v1.attention.backends"):
         monkeypatch.setitem(sys.modules, path, ModuleType(path))
-    for path, name in ((GDN, "GDNAttentionMetadataBuilder"),
-                       (TRITON, "TritonAttentionMetadataBuilder")):  # fmt: skip
+    for path, name in OWNED:
         module: Any = ModuleType(path)
         builder = SimpleNamespace(build=build)
         setattr(module, name, builder)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from racegate.history.finding import Verdict
@@ -17,7 +18,7 @@ from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.engine import open_cell
 from racegate.targets.vllm.environment import VLLM
 from racegate.targets.vllm.sensitivity import sensitivity_of
-from racegate.targets.vllm.wire import ModelRunner, StateMode
+from racegate.targets.vllm.wire import LayerMode, ModelRunner, StateMode
 
 CELL = Cell(release="0.22.1", runner=ModelRunner.V1, mode=StateMode.NONE)
 SCENARIO = Path(__file__).parents[3] / "scenarios" / "vllm" / "first_decode_in_moved_row.toml"
@@ -56,3 +57,20 @@ def test_a_search_finds_the_public_race(tmp_path: Path) -> None:
         again = engine.run(scenario, Plan())
     assert (again.seen, again.findings) == (judged.base.seen, judged.base.findings)
     assert [one.preview for one in again.inner] == [one.preview for one in judged.base.inner]
+
+
+@pytest.mark.vllm
+@pytest.mark.timeout(900)
+def test_states_of_mamba2_stand_where_they_should(tmp_path: Path) -> None:
+    """With every value of a kind that is planted seen, as in the other model."""
+    scenario, log = load_for("vLLM", SCENARIO), tmp_path / "vllm.log"
+    demand_installed()
+    cell = msgspec.structs.replace(CELL, layers=LayerMode.MAMBA2)
+    with open_cell(cell, log=log) as engine:
+        pulses = sensitivity_of(engine)
+        told = engine.run(scenario, Plan())
+    assert told.ending is Ending.FINISHED, log.read_text()[-2000:]
+    assert (told.delivered, told.untrue, told.wrong) == (told.plain, (), ())
+    assert set(pulses.values()) == {Pulse.ALIVE}
+    slots = ("metadata.state_indices_tensor_d", "metadata.state_indices_tensor_p")
+    assert all(told.compared[name] for name in slots)

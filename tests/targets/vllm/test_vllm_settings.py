@@ -17,7 +17,7 @@ from racegate.interpose.outcome import Ending
 from racegate.scenario.expect import Expect
 from racegate.scenario.files import load_for
 from racegate.targets.common.judge import unmet_expectations
-from racegate.targets.common.wire import ReleaseRun
+from racegate.targets.common.wire import Fidelity, ReleaseRun
 from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.inside.graphs import asked_graphs
 from racegate.targets.vllm.inside.scripted.model import VOCAB, config, drafter_config, vocab_of
@@ -164,6 +164,25 @@ def test_a_cell_says_how_it_is_started_where_that_is_not_usual() -> None:
     assert other.title == "vLLM 1.0 v1 align drafts-0 attention"
 
 
+def test_states_of_mamba2_are_as_large_as_the_others_and_not_computed() -> None:
+    """So that pools that are counted in blocks stay what scenarios ask for."""
+    other, usual = config(LayerMode.MAMBA2), config()
+    heads, size = other["mamba_num_heads"], other["mamba_head_dim"]
+    assert heads == usual["linear_num_value_heads"] and size == usual["linear_value_head_dim"]
+    assert other["ssm_state_size"] == usual["linear_key_head_dim"]
+    assert other["conv_kernel"] == usual["linear_conv_kernel_dim"]
+    assert {mode for mode in LayerMode if mode.is_recurrent} == {
+        LayerMode.HYBRID,
+        LayerMode.MAMBA2,
+    }
+    asked = cell(layers=LayerMode.MAMBA2)
+    assert asked.settings == ("v1", "align", "mamba2")
+    scenario = load_for("vLLM", SCRIPTS / "preemption_for_blocks.toml")
+    assert asked.cannot_run(scenario) == ""
+    full = msgspec.structs.replace(asked, fidelity=Fidelity.FULL)
+    assert full.cannot_run(scenario) == "layers of Mamba2 are not computed: --fidelity hollow"
+
+
 def test_prefills_that_wait_are_a_setting_and_windows_are_of_attention() -> None:
     waits = msgspec.structs.replace(cell(layers=LayerMode.WINDOWS), throttle=3)
     assert waits.settings == ("v1", "align", "windows", "throttle-3")
@@ -249,7 +268,7 @@ def test_drafts_are_drawn_where_they_have_weights(made: tuple[Any, Any], count: 
         ("enable_sleep_mode=true", "memory that a sleeping engine gives up is not judged"),
         ('runner="pooling"', "pooling is not judged"),
         ('convert="embed"', "pooling is not judged"),
-        ('model="state-spaces/mamba2-130m"', "Mamba2 and other layers are not judged"),
+        ('model="state-spaces/mamba-130m"', "Mamba2 and attention (--layers): others are not"),
         ('limit_mm_per_prompt={"image": 1}', "processors of pictures"),
         ("tensor_parallel_size=2", "one rank is run"),
     ],

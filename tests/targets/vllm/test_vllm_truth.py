@@ -101,6 +101,26 @@ def test_what_is_true_is_silent() -> None:
     assert untrue(two_steps()) == []
 
 
+def of_mamba2(prefills: list[int], decodes: list[list[int]]) -> list[Seen]:
+    """The two steps of a model whose metadata has decodes first. The slots of states in each."""
+    seen = two_steps()
+    for number, field, slots, ends in ((1, "state_indices_tensor_p", prefills, 0),
+                                       (10, "state_indices_tensor_d", decodes, 1)):  # fmt: skip
+        step, name, values = seen[number]
+        kept = {key: value for key, value in values.items() if "state_indices" not in key}
+        seen[number] = (step, name, {**kept, field: slots, "decodes": ends})
+    return seen
+
+
+def test_slots_of_states_in_metadata_of_mamba2_have_a_truth() -> None:
+    assert untrue(of_mamba2([1], [[1, 2, 3, 4]])) == []
+    assert untrue(of_mamba2([2], [[2, 3, 4, 5]])) == [
+        "step 1: metadata.state_indices_tensor_p of request A: [2] used, [1] true",
+        "step 2: metadata.state_indices_tensor_d of request A: [2, 3, 4, 5] used, "
+        "[1, 2, 3, 4] true",
+    ]
+
+
 # Observations of `two_steps` by number, a field, a wrong value of it, and what is said.
 MISTAKES = [
     (1, "seq_lens", [5], "step 1: metadata.seq_lens of request A in row 0: 5 used, 4 true"),

@@ -225,11 +225,11 @@ def gate(
     judged = [one.result for one in looked]
     files = {scenario.name: str(path) for path, scenario in loaded}
     benign = benign_of(strict)
-    if racing and gated(judged).exit_code(benign) is not ExitCode.FINDING:
+    if racing and gated(judged).exit_code != ExitCode.FINDING:
         raise AdapterError(racing)
     ratchet = ratchet_of(judged, ci, benign)
-    found = gated(judged, ratchet)
-    code = found.exit_code(benign)
+    found = gated(judged, ratchet, benign)
+    code = found.exit_code
     scripts = {scenario.name: scenario for _, scenario in loaded}
     written = write_causes(
         out,
@@ -241,7 +241,7 @@ def gate(
     show = partial(print_target_gate, benign=benign, detail=detail_of(verbose), written=written)
     tell(json, found, lambda: show(stdout_console(), found))
     checked = checked_results(judged, files, code=code, benign=benign, ratchet=ratchet)
-    write_checked(checked, str(found.verdict), ci, json)
+    write_checked(checked, found.word, ci, json)
     raise typer.Exit(code)
 
 

@@ -243,8 +243,8 @@ def gate(
             shown.append(result_of(judged[-1][1], str(place)))
     benign = benign_of(strict)
     ratchet = ratchet_of(shown, ci, benign)
-    results = gated(shown, ratchet)
-    code = results.exit_code(benign)
+    results = gated(shown, ratchet, benign)
+    code = results.exit_code
     files = {one.scenario: str(place) for place, one in judged}
     witness_of = _witnesses_among([found for _, found in judged], [one for _, one in loaded])
     written = write_causes(out, results.standing, witness_of, benign=benign)
@@ -252,7 +252,7 @@ def gate(
     show = partial(show, written=written)
     tell(json, results, lambda: show(stdout_console(), results))
     checked = checked_results(shown, files, code=code, benign=benign, ratchet=ratchet)
-    write_checked(checked, str(results.verdict), ci, json)
+    write_checked(checked, results.word, ci, json)
     write_results_page(html, shown)
     if stop is None:
         raise typer.Exit(code)

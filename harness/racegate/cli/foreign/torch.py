@@ -214,8 +214,7 @@ def _show(
         print(printable_lines(text), file=sys.stderr)
     else:
         print_comparison(stderr_console(), result, reasons)
-        code = gated([result], result.baseline).exit_code()
-        stderr_console().print(compared_line([result], result.baseline, code))
+        stderr_console().print(compared_line(gated([result], result.baseline)))
 
 
 def _behind_last_failures(
@@ -245,11 +244,13 @@ def _tell_ci(
             code = ExitCode.CLEAN if passed.comparison is None else passed.comparison.code
         code = ratchet.code_of(code)
     if result.comparison is None:
+        word = str(verdicts.verdict)
         case = checked_program(verdicts, result.scenario, code)
         case = case if ratchet is None else checked_beside(case, ratchet)
     else:
+        word = gated([result], ratchet).word
         case = checked_results([result], {}, code=code, ratchet=ratchet)
-    write_checked(case, str(verdicts.verdict), ci, json)
+    write_checked(case, word, ci, json)
     return code
 
 

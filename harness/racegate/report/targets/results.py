@@ -10,10 +10,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from racegate.history.exit_code import ExitCode
 from racegate.history.finding import Benign, Finding, exit_code, one_per_cause
-from racegate.history.gates.known import Ratchet
-from racegate.history.gates.results import GatedResults
+from racegate.history.gates.results import Compared, GatedResults
 from racegate.history.outcome import RunResult
 from racegate.report.causes import (
     ToldCause,
@@ -45,11 +43,11 @@ _NO_REASONS: Reasons = {}
 _BOTH_FAIL = "ended with an error on both sides"
 # How a gate beside a base ends: the word, and its style.
 _COMPARED = {
-    ExitCode.CLEAN: ("SAME as", "green"),
-    ExitCode.INCONCLUSIVE: ("INCONCLUSIVE beside", "yellow"),
-    ExitCode.FINDING: ("DIFFERENT from", "bold red"),
-    ExitCode.BAD_INPUT: ("SAME as, with stale entries,", "yellow"),
-    ExitCode.BROKEN_HARNESS: ("NOT WHOLLY COMPARED with", "bold magenta"),
+    Compared.SAME: ("SAME as", "green"),
+    Compared.INCONCLUSIVE: ("INCONCLUSIVE beside", "yellow"),
+    Compared.DIFFERENT: ("DIFFERENT from", "bold red"),
+    Compared.STALE: ("SAME as, with stale entries,", "yellow"),
+    Compared.UNFINISHED: ("NOT WHOLLY COMPARED with", "bold magenta"),
 }
 
 
@@ -228,7 +226,7 @@ def _print_compared(
     print_reasons(console, _BOTH_FAIL, _failed_in(gate.run))
     _print_unseen(console, gate)
     print_causes(console, causes, STYLE)
-    console.print(compared_line(gate.run, gate.baseline, gate.exit_code()))
+    console.print(compared_line(gate))
 
 
 def _print_let_pass(console: Console, gate: GatedResults) -> None:
@@ -271,18 +269,19 @@ def _compared_table(results: Sequence[RunResult]) -> Table:
     return table
 
 
-def compared_line(results: Sequence[RunResult], known: Ratchet | None, code: ExitCode) -> Text:
+def compared_line(gate: GatedResults) -> Text:
     """The last line beside a base: what differs, and how the job ends."""
-    found = [one.comparison for one in results if one.comparison is not None]
-    word, style = _COMPARED[code]
+    found = [one.comparison for one in gate.run if one.comparison is not None]
+    assert gate.compared is not None
+    word, style = _COMPARED[gate.compared]
     causes = len({finding.cause for one in found for finding in one.new})
     new = len({finding.signature for one in found for finding in one.new})
     repaired = len({signature for one in found for signature in one.repaired})
     changed = sum(one.changed is not None for one in found)
     of = f" of {many(causes, 'missing edge')}" if causes < new else ""
     counts = f"{changed} changed, {many(new, 'new conflict')}{of}, {repaired} repaired"
-    if known is not None:
+    if (known := gate.baseline) is not None:
         counts += f"; {len(known.standing)} of these differences let stand"
         counts += f", {len(known.expired)} accepted and gone" if known.expired else ""
-    ran = many(len(results), "scenario")
+    ran = many(len(gate.run), "scenario")
     return line((word, style), f" {found[0].base}: {ran}, {counts}")

@@ -80,11 +80,15 @@ class Environment:
     def variables(self, kind: DeviceKind = DeviceKind.VIRTUAL) -> dict[str, str]:
         """The environment of the engine's process, with its device. Raises BadInput."""
         paths = [str(sources_alone(_PACKAGE))]
+        # Only racegate imports an installed release: what Python compiled may lie beside it.
+        bytecode = {"PYTHONDONTWRITEBYTECODE": ""}
         if self.checkout is not None:
             paths.insert(0, str(self.checkout))
+            bytecode = {}
         return {
             **{key: value for key, value in os.environ.items() if key != "PYTHONHOME"},
             **self.device(kind),
+            **bytecode,
             "PYTHONPATH": os.pathsep.join(paths),
             "PYTHONHASHSEED": "0",
             "PYTHONUNBUFFERED": "1",

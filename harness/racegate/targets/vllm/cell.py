@@ -149,7 +149,7 @@ class Cell(EngineCell, frozen=True, kw_only=True, tag="vllm", tag_field="of"):
                 "large batches have fewer drafts",
             ),
             (self.runner is ModelRunner.V2, _MOVES, "runner V2 leaves requests in their rows"),
-            (self.layers is not LayerMode.HYBRID, _OF_STATES, "there are no recurrent layers"),
+            (not self.layers.is_recurrent, _OF_STATES, "there are no recurrent layers"),
             (
                 self.adapters is AdapterMode.LORA,
                 _SHARED,
@@ -179,6 +179,8 @@ class Cell(EngineCell, frozen=True, kw_only=True, tag="vllm", tag_field="of"):
         expect, free = scenario.expect, scenario.free_blocks
         if self.adapters is AdapterMode.LORA and self.fidelity is Fidelity.FULL:
             return "what an adapter adds is not computed: --fidelity hollow"
+        if self.layers is LayerMode.MAMBA2 and self.fidelity is Fidelity.FULL:
+            return "layers of Mamba2 are not computed: --fidelity hollow"
         if (expect.saves or expect.loads) and self.connector is ConnectorKind.NONE:
             return "it needs a tier in the host's memory: --connector simple"
         if expect.loads and (self.connector is ConnectorKind.FAILING) != bool(expect.lost_loads):
@@ -210,7 +212,7 @@ class Cell(EngineCell, frozen=True, kw_only=True, tag="vllm", tag_field="of"):
             return "what happens in it is timed by drafts, and there are none"
         if (expect.graph_replays or expect.padded_rows) and self.graphs is CaptureMode.NONE:
             return "it needs captured graphs: --graphs full"
-        if free is not None and self.layers is not LayerMode.HYBRID:
+        if free is not None and not self.layers.is_recurrent:
             return "its pool is counted for recurrent layers"
         if free is not None and expect.preemptions:
             needed = sum(request.arrive <= 1 for request in scenario.requests) * self._first_blocks

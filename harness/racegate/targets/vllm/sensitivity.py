@@ -32,7 +32,12 @@ _FIELDS = {
     Observed.LENGTHS: ("metadata", ("seq_lens",)),
     Observed.SLOTS: (
         "metadata",
-        ("spec_state_indices_tensor", "non_spec_state_indices_tensor"),
+        (
+            "spec_state_indices_tensor",
+            "non_spec_state_indices_tensor",
+            "state_indices_tensor_d",
+            "state_indices_tensor_p",
+        ),
     ),
     Observed.ZEROED: ("zeroed", ("blocks",)),
     Observed.TOKENS: ("sampled", ("tokens",)),

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 _RANKS = "one rank is run: the ranks of an engine and what they send each other are not"
 _POOLING = "pooling is not judged: the scripted model says tokens, and has no pooler"
 _MODEL = (
-    "the model is scripted, with gated-delta and attention layers (--layers): Mamba2 and other "
-    "layers are not judged"
+    "the model is scripted, with layers of the gated delta rule, Mamba2 and attention (--layers): "
+    "others are not judged"
 )
 _ENCODER = (
     "processors of pictures and other encoders are not judged: images have positions, or a hollow "

@@ -23,13 +23,20 @@ class ModelRunner(StrEnum):
 
 
 class LayerMode(StrEnum):
-    """Which layers the model has. HYBRID: recurrent ones beside attention; WINDOWS: attention, of
-    which one layer looks back over a window, and the others over the prompt and a window
+    """Which layers the model has. HYBRID: recurrent ones (gated delta rule) beside attention;
+    MAMBA2: recurrent ones of that kind, as Nemotron has them, beside attention; WINDOWS: attention,
+    of which one layer looks back over a window, and the others over the prompt and a window
     """
 
     HYBRID = "hybrid"
+    MAMBA2 = "mamba2"
     ATTENTION = "attention"
     WINDOWS = "windows"
+
+    @property
+    def is_recurrent(self) -> bool:
+        """Whether there are states beside keys and values."""
+        return self in (LayerMode.HYBRID, LayerMode.MAMBA2)
 
 
 class ProposerKind(StrEnum):

@@ -62,6 +62,7 @@ class Host:
         enter(self._child.installed, self._child.refuse)
         standins.prepare(self._refuse)
         standins.fit_engine()
+        gc.freeze()  # what was imported stays: the engine's own collections need not look at it
         scheduler = start(folder, model=model)
         standins.fit_kernels()
         switch_off(scheduler, without)

@@ -151,8 +151,9 @@ def spoken(hidden: Tensor) -> Tensor:
 
 def context_of_forward() -> tuple[dict[str, Tensor], dict[str, object]]:
     """What vLLM's forward context has for layers: the slots of each, as far as a release gives them
-    there, and which tokens pad the pass; which layers have metadata, and the batch that a captured
-    graph is chosen by.
+    there, how long rows are by the metadata of each, which may have changed since it was made, and
+    which tokens pad the pass; which layers have metadata, and the batch that a captured graph is
+    chosen by.
     """
     from vllm.forward_context import get_forward_context, is_forward_context_available
 
@@ -163,11 +164,14 @@ def context_of_forward() -> tuple[dict[str, Tensor], dict[str, object]]:
     padding = getattr(context, "is_padding", None)
     metadata = getattr(context, "attn_metadata", None)
     described = getattr(context, "batch_descriptor", None)
+    by_layer = metadata if isinstance(metadata, dict) else {}
     known: dict[str, object] = {
-        "layers": sorted(metadata) if isinstance(metadata, dict) else None,
+        "layers": sorted(by_layer) if isinstance(metadata, dict) else None,
         "batch": None if described is None else str(described),
     }
     found = dict(slots) if isinstance(slots, dict) else {}
+    lengths = {layer: vars(each).get("seq_lens") for layer, each in by_layer.items()}
+    found |= {f"lengths of {layer}": each for layer, each in lengths.items() if each is not None}
     return found if padding is None else {**found, "is_padding": padding}, known
 
 

@@ -5,7 +5,7 @@ are told, and that this is made of, the numbers and the sizes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import is_dataclass
 from importlib import import_module
 from typing import Any
@@ -16,10 +16,6 @@ from racegate.targets.common.inside.session import Tensor
 from racegate.targets.common.inside.watch import Values
 from racegate.targets.vllm.inside.watch import RunnerWatch
 
-_BUILDERS = (
-    ("vllm.v1.attention.backends.gdn_attn", "GDNAttentionMetadataBuilder"),
-    ("vllm.v1.attention.backends.triton_attn", "TritonAttentionMetadataBuilder"),
-)
 _COUNTS = (
     "num_prefills", "num_prefill_tokens", "num_decodes", "num_decode_tokens", "num_spec_decodes",
     "num_spec_decode_tokens", "num_actual_tokens", "max_query_len", "max_seq_len",
@@ -27,8 +23,10 @@ _COUNTS = (
 _GIVEN = "CommonAttentionMetadata"  # what metadata of all kinds are made of
 _NUMBERS = (int, float, str, type(None))  # bool is an int
 _SHORT = 64  # values
-# By field, how many of its values are somebody's: the sum of these counts, and so many more.
-_OWNED = {
+# By field, how many of its values are somebody's: the sum of these counts, and so many more; None:
+# all of them.
+Owned = Mapping[str, tuple[tuple[str, ...], int] | None]
+_OF_GATED_DELTA: Owned = {
     "spec_query_start_loc": (("num_spec_decodes",), 1),
     "non_spec_query_start_loc": (("num_prefills", "num_decodes"), 1),
     "has_initial_state": (("num_prefills", "num_decodes"), 0),
@@ -39,17 +37,35 @@ _OWNED = {
     "prefill_state_indices": (("num_prefills",), 0),
     "prefill_has_initial_state": (("num_prefills",), 0),
 }
+_OF_MAMBA2: Owned = {
+    "query_start_loc_d": (("num_decodes",), 1),
+    "num_accepted_tokens": (("num_decodes",), 0),
+    "query_start_loc_p": (("num_prefills",), 1),
+    "has_initial_states_p": (("num_prefills",), 0),
+    "last_chunk_indices_p": (("num_prefills",), 0),
+    "seq_idx_p": None,
+    "cu_chunk_seqlen_p": None,
+    "checkpoint_chunk_idx": None,
+}
+# What makes metadata: the module and its class.
+OWNED: dict[tuple[str, str], Owned] = {
+    ("vllm.v1.attention.backends.gdn_attn", "GDNAttentionMetadataBuilder"): _OF_GATED_DELTA,
+    ("vllm.v1.attention.backends.mamba2_attn", "Mamba2AttentionMetadataBuilder"): _OF_MAMBA2,
+    ("vllm.v1.attention.backends.triton_attn", "TritonAttentionMetadataBuilder"): {},
+}
 
 
 def watch_layers(watch: RunnerWatch, rows: Callable[[], list[str]]) -> None:
     """The metadata of recurrent layers and of attention layers. rows: names of the batch's
     requests, none while the engine starts
     """
-    for path, name in _BUILDERS:
-        _watch_builder(watch, rows, getattr(import_module(path), name))
+    for (path, name), owners in OWNED.items():
+        _watch_builder(watch, rows, getattr(import_module(path), name), owners)
 
 
-def _watch_builder(watch: RunnerWatch, rows: Callable[[], list[str]], builder: Any) -> None:
+def _watch_builder(
+    watch: RunnerWatch, rows: Callable[[], list[str]], builder: Any, owners: Owned
+) -> None:
     plain = builder.build
 
     def build(*args: Any, **kwargs: Any) -> Any:
@@ -61,7 +77,7 @@ def _watch_builder(watch: RunnerWatch, rows: Callable[[], list[str]], builder: A
             for each in (*args, *kwargs.values()):
                 if type(each).__name__ == _GIVEN:
                     known |= {f"given {name}": one for name, one in told_by(watch, each).items()}
-            watch.inner_on_device("layers", owned(made, counts), **known)
+            watch.inner_on_device("layers", owned(made, owners, counts), **known)
         return made
 
     builder.build = build
@@ -93,11 +109,15 @@ def _is_told(each: Any) -> bool:
     return isinstance(each, _NUMBERS) or (is_list and all(isinstance(n, _NUMBERS) for n in each))
 
 
-def owned(made: Any, counts: dict[str, int]) -> dict[str, Tensor]:
-    """Tensors on the device without what pads them. made: metadata; counts: of it, by name"""
+def owned(made: Any, owners: Owned, counts: dict[str, int]) -> dict[str, Tensor]:
+    """Tensors on the device without what pads them. made: metadata; owners: of its fields
+
+    counts: of it, by name
+    """
     found: dict[str, Tensor] = {}
-    for field, (of, more) in _OWNED.items():
+    for field, owner in owners.items():
         tensor = getattr(made, field, None)
         if isinstance(tensor, torch.Tensor) and tensor.is_cuda:
-            found[field] = tensor[: sum(counts[name] for name in of) + more]
+            end = None if owner is None else sum(counts[name] for name in owner[0]) + owner[1]
+            found[field] = tensor[:end]
     return found

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import wraps
 from importlib import import_module
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -37,6 +38,7 @@ def watch_sampling(watch: RunnerWatch, rows: Callable[[], list[str]]) -> None:
         (_FIRST, "apply_all_penalties", _see_tokens),
         (_FIRST_VERIFIES, "apply_all_penalties", _see_tokens),
         (_FIRST_VERIFIES, "rejection_sample", _see_drafts),
+        (_FIRST_VERIFIES, "generate_uniform_probs", _see_drawn),
         (_SECOND, "Sampler.apply_sampling_params", _see_states),
         (_SECOND_VERIFIES, "rejection_sample", _see_drafts),
     )
@@ -58,7 +60,7 @@ def _watched(
     @wraps(plain)
     def call(*args: Any, **kwargs: Any) -> Any:
         given = signature.bind(*args, **kwargs).arguments
-        if see is not _see_states:
+        if see not in (_see_states, _see_drawn):
             see(watch, rows(), given)
             return plain(*args, **kwargs)
         made = plain(*args, **kwargs)
@@ -104,6 +106,19 @@ def _see_drafts(watch: RunnerWatch, rows: list[str], given: dict[str, Any]) -> N
     given_tensors = {k: each for k, each in given.items() if isinstance(each, torch.Tensor)}
     sizes = {f"size of {key}": list(each.shape) for key, each in given_tensors.items()}
     watch.inner_look("verification", tensors, _LOOKS, rows=rows, **sizes)
+
+
+def _see_drawn(watch: RunnerWatch, rows: list[str], given: dict[str, Any], made: Tensor) -> None:
+    """The numbers that decide whether drafts are accepted, of the rows that have seeds: a row's
+    drafts lie behind those of the rows before it. What others draw depends on what ran before.
+    """
+    counts = given["num_draft_tokens"]
+    ends = [0, *accumulate(counts)]
+    seeded = [row for row in sorted(given["generators"]) if row < len(counts) and counts[row]]
+    with watch.own():
+        tensors = {f"of {rows[row]}": made[ends[row] : ends[row + 1]] for row in seeded}
+    if tensors:
+        watch.inner_on_device("numbers drawn", tensors)
 
 
 def _see_states(watch: RunnerWatch, rows: list[str], given: dict[str, Any], made: Tensor) -> None:

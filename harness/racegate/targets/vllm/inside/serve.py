@@ -91,6 +91,7 @@ class Host:
         standins.fit_engine(vocab_of(asked.vocabulary))
         if asked.positions is PositionMode.MROPE:
             standins.keep_dimensions()
+        gc.freeze()  # what was imported stays: the engine's own collections need not look at it
         engine = start(folder, asked)
         check_started(engine, asked)
         standins.fit_started(engine)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Mapping
+from importlib import import_module
 from typing import Any
 
 from racegate.targets.common.inside.fields import name_of
@@ -13,6 +14,20 @@ from racegate.targets.common.wire import Observed, Wrong
 from racegate.targets.vllm.inside.tiers.pages import TAGS
 from racegate.targets.vllm.wire import DRAFTS_USUAL
 
+# What makes the metadata of recurrent layers, and where the slots of their states stand in it: by
+# field, the count of the rows that have these.
+_STATES = (
+    (
+        "vllm.v1.attention.backends.gdn_attn",
+        "GDNAttentionMetadataBuilder",
+        {"spec_state_indices_tensor": "drafted", "non_spec_state_indices_tensor": "others"},
+    ),
+    (
+        "vllm.v1.attention.backends.mamba2_attn",
+        "Mamba2AttentionMetadataBuilder",
+        {"state_indices_tensor_d": "num_decodes", "state_indices_tensor_p": "num_prefills"},
+    ),
+)
 # Of attention's metadata, on the host, by the names of several releases.
 _HOST_LENGTHS = ("seq_lens_cpu_upper_bound", "_seq_lens_cpu", "_num_computed_tokens_cpu")
 
@@ -75,14 +90,20 @@ class RunnerWatch(Watch):
 
 def watch_metadata(watch: RunnerWatch, rows: Callable[[], list[str]]) -> None:
     """The metadata of recurrent layers: which count, lengths and slots each row is run with."""
-    from vllm.v1.attention.backends.gdn_attn import GDNAttentionMetadataBuilder as Builder
+    for path, name, slots in _STATES:
+        builder = getattr(import_module(path), name)
+        builder.build = _metadata_seen(watch, rows, builder.build, slots)
 
-    plain = Builder.build
+
+def _metadata_seen(
+    watch: RunnerWatch, rows: Callable[[], list[str]], plain: Any, slots: Mapping[str, str]
+) -> Any:
     signature = inspect.signature(plain)
 
     def build(*args: Any, **kwargs: Any) -> Any:
         made = plain(*args, **kwargs)
         given = signature.bind(*args, **kwargs).arguments
+        given |= given.get("kwargs", {})
         names = rows()
         if not names:
             return made
@@ -96,17 +117,21 @@ def watch_metadata(watch: RunnerWatch, rows: Callable[[], list[str]]) -> None:
         }
         if counts is not None:
             tensors["accepted"] = counts[:count]
-        for field in ("spec_state_indices_tensor", "non_spec_state_indices_tensor"):
+        drafted = [False] * count if drafts is None else [int(n) >= 0 for n in drafts[:count]]
+        known: dict[str, Any] = watch.group_of(args[0])
+        if hasattr(made, "num_spec_decodes"):
+            owned = {"drafted": made.num_spec_decodes, "others": count - made.num_spec_decodes}
+        else:
+            owned = {"num_decodes": made.num_decodes, "num_prefills": made.num_prefills}
+            known["decodes"] = made.num_decodes
+        for field, rows_with in slots.items():
             tensor = getattr(made, field)
             if tensor is not None:
-                spec = made.num_spec_decodes
-                tensors[field] = tensor[: spec if field.startswith("spec") else count - spec]
-        drafted = [False] * count if drafts is None else [int(n) >= 0 for n in drafts[:count]]
-        group = watch.group_of(args[0])
-        watch.on_device("metadata", tensors, rows=names, drafted=drafted, **group)
+                tensors[field] = tensor[: owned[rows_with]]
+        watch.on_device("metadata", tensors, rows=names, drafted=drafted, **known)
         return made
 
-    Builder.build = build
+    return build
 
 
 def watch_attention(watch: RunnerWatch, rows: Callable[[], list[str]]) -> None:

@@ -61,8 +61,11 @@ def config(
     vocabulary: VocabularyMode = VocabularyMode.USUAL,
 ) -> dict[str, Any]:
     """A tiny model with multi-token prediction: one gated-delta layer and one of attention, or two
-    of attention, which may have windows. With M-RoPE it is that model's successor.
+    of attention, which may have windows. With M-RoPE it is that model's successor, with Mamba2
+    another.
     """
+    if layers is LayerMode.MAMBA2:
+        return _of_mamba2(_usual_config("full_attention")) | {"vocab_size": vocab_of(vocabulary)}
     first = "linear_attention" if layers is LayerMode.HYBRID else "full_attention"
     windows = {"rswa_window": WINDOW_TOKENS} if layers is LayerMode.WINDOWS else {}
     tokens = {"vocab_size": vocab_of(vocabulary)}
@@ -107,6 +110,27 @@ def _usual_config(first: str) -> dict[str, Any]:
         "eos_token_id": 2,
         "pad_token_id": 0,
         "torch_dtype": "float32",
+    }
+
+
+def _of_mamba2(usual: dict[str, Any]) -> dict[str, Any]:
+    """A Nemotron of that size, whose states are as large as those of the gated-delta layer."""
+    shared = (
+        "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
+        "num_key_value_heads", "head_dim", "max_position_embeddings", "tie_word_embeddings",
+        "num_nextn_predict_layers", "bos_token_id", "eos_token_id", "pad_token_id", "torch_dtype",
+    )  # fmt: skip
+    return {name: usual[name] for name in shared} | {
+        "architectures": ["NemotronHForCausalLM"],
+        "model_type": "nemotron_h",
+        "hybrid_override_pattern": "M*",
+        "mtp_hybrid_override_pattern": "*",
+        "mamba_num_heads": 2,
+        "mamba_head_dim": 64,
+        "ssm_state_size": 64,
+        "n_groups": 1,
+        "conv_kernel": 4,
+        "chunk_size": 16,
     }
 
 

@@ -206,10 +206,14 @@ class Truth:
             return
         group = self._groups[number]
         drafted: Any = values["drafted"]
-        for field, wanted in (("spec_state_indices_tensor", True),
-                              ("non_spec_state_indices_tensor", False)):  # fmt: skip
+        ends: Any = values.get("decodes", 0)  # of Mamba2, whose decodes come first
+        with_drafts = [row for row, one in zip(self._rows, drafted, strict=False) if one]
+        others = [row for row, one in zip(self._rows, drafted, strict=False) if not one]
+        for field, rows in (("spec_state_indices_tensor", with_drafts),
+                            ("non_spec_state_indices_tensor", others),
+                            ("state_indices_tensor_d", self._rows[:ends]),
+                            ("state_indices_tensor_p", self._rows[ends:])):  # fmt: skip
             used = values.get(field)
-            rows = [row for row, one in zip(self._rows, drafted, strict=False) if one is wanted]
             if not isinstance(used, list):
                 continue
             for at, row in enumerate(rows):
