@@ -233,7 +233,11 @@ def shown_by(engine: Engine) -> dict[str, set[str]]:
         for one in Observed:
             shown[one.value] |= changed(base, by_field(whole(engine.run(probe, plan, plant=one))))
         for kind in SPOILT:
-            shown[kind] |= changed(base, by_field(whole(engine.run(probe, plan, spoils=kind))))
+            spoilt = engine.run(probe, plan, spoils=kind)
+            if spoilt.ending is Ending.LOST:  # it was led astray, and shows nothing
+                print(f"{probe.name}, {kind} made wrong: {spoilt.message}", flush=True)
+            else:
+                shown[kind] |= changed(base, by_field(whole(spoilt)))
     return shown
 
 

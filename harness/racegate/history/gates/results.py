@@ -21,7 +21,7 @@ _WORST_FIRST = (
 )
 
 
-class Compared(StrEnum):
+class ComparedVerdict(StrEnum):
     """How a change compares with its base.
 
     SAME: nothing differs but what is accepted; STALE: as SAME, and something accepted is gone
@@ -37,11 +37,11 @@ class Compared(StrEnum):
 
 
 _COMPARED = {
-    ExitCode.CLEAN: Compared.SAME,
-    ExitCode.BAD_INPUT: Compared.STALE,
-    ExitCode.FINDING: Compared.DIFFERENT,
-    ExitCode.INCONCLUSIVE: Compared.INCONCLUSIVE,
-    ExitCode.BROKEN_HARNESS: Compared.UNFINISHED,
+    ExitCode.CLEAN: ComparedVerdict.SAME,
+    ExitCode.BAD_INPUT: ComparedVerdict.STALE,
+    ExitCode.FINDING: ComparedVerdict.DIFFERENT,
+    ExitCode.INCONCLUSIVE: ComparedVerdict.INCONCLUSIVE,
+    ExitCode.BROKEN_HARNESS: ComparedVerdict.UNFINISHED,
 }
 
 
@@ -58,7 +58,7 @@ class GatedResults(msgspec.Struct, frozen=True, kw_only=True):
 
     schema: str
     verdict: Verdict
-    compared: Compared | None = None
+    compared: ComparedVerdict | None = None
     exit_code: int
     results: tuple[RunResult, ...]
     baseline: Ratchet | None = None

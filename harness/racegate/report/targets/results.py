@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from racegate.history.finding import Benign, Finding, exit_code, one_per_cause
-from racegate.history.gates.results import Compared, GatedResults
+from racegate.history.gates.results import ComparedVerdict, GatedResults
 from racegate.history.outcome import RunResult
 from racegate.report.causes import (
     ToldCause,
@@ -43,11 +43,11 @@ _NO_REASONS: Reasons = {}
 _BOTH_FAIL = "ended with an error on both sides"
 # How a gate beside a base ends: the word, and its style.
 _COMPARED = {
-    Compared.SAME: ("SAME as", "green"),
-    Compared.INCONCLUSIVE: ("INCONCLUSIVE beside", "yellow"),
-    Compared.DIFFERENT: ("DIFFERENT from", "bold red"),
-    Compared.STALE: ("SAME as, with stale entries,", "yellow"),
-    Compared.UNFINISHED: ("NOT WHOLLY COMPARED with", "bold magenta"),
+    ComparedVerdict.SAME: ("SAME as", "green"),
+    ComparedVerdict.INCONCLUSIVE: ("INCONCLUSIVE beside", "yellow"),
+    ComparedVerdict.DIFFERENT: ("DIFFERENT from", "bold red"),
+    ComparedVerdict.STALE: ("SAME as, with stale entries,", "yellow"),
+    ComparedVerdict.UNFINISHED: ("NOT WHOLLY COMPARED with", "bold magenta"),
 }
 
 

@@ -205,12 +205,11 @@ class Truth:
         if number is None:
             return
         group = self._groups[number]
-        drafted: Any = values["drafted"]
         ends: Any = values.get("decodes", 0)  # of Mamba2, whose decodes come first
-        with_drafts = [row for row, one in zip(self._rows, drafted, strict=False) if one]
-        others = [row for row, one in zip(self._rows, drafted, strict=False) if not one]
-        for field, rows in (("spec_state_indices_tensor", with_drafts),
-                            ("non_spec_state_indices_tensor", others),
+        drafted: Any = values["drafted"]
+        pairs = list(zip(self._rows, drafted, strict=False))
+        for field, rows in (("spec_state_indices_tensor", [row for row, one in pairs if one]),
+                            ("non_spec_state_indices_tensor", [r for r, one in pairs if not one]),
                             ("state_indices_tensor_d", self._rows[:ends]),
                             ("state_indices_tensor_p", self._rows[ends:])):  # fmt: skip
             used = values.get(field)
