@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import cache
 from pathlib import Path
 
@@ -30,13 +31,7 @@ ONE_PER_EDGE = {edge.name for edge in EDGES}
 
 @cache
 def traces() -> dict[str, Trace]:
-    """Of the scripts that killed a mutant, and of every fifth; nightly of all."""
-    asked = NAMES if IS_NIGHTLY else [name for name in NAMES if name in {*NAMES[::5], *killed_in()}]
-    return {name: checker(name).execute().trace for name in asked}
-
-
-def killed_in() -> set[str]:
-    return {name for name in killers().values() if name is not None}
+    return {name: checker(name).execute().trace for name in NAMES}
 
 
 @cache
@@ -47,9 +42,20 @@ def killers() -> dict[str, str | None]:
 
 
 def asked(mutation: Mutation, checkers: list[Checker]) -> list[Checker]:
-    """What killed it last time goes first: nothing else is asked of a mutant that is killed."""
+    """What killed it last time goes first, then what killed most: nothing else is asked of a mutant
+    that is killed. One that was not killed is looked at in the scripts that kill others and in
+    every fifth; nightly, and where one has to be killed, in all.
+    """
     killer = killers().get(mutation.text)
-    return sorted(checkers, key=lambda each: each.scenario.name != killer)
+    kills = Counter(killers().values())
+
+    def rank(each: Checker) -> tuple[bool, int]:
+        return each.scenario.name != killer, -kills[each.scenario.name]
+
+    ranked = sorted(checkers, key=rank)
+    if killer is not None or mutation.operator is MutationOperator.DROP or IS_NIGHTLY:
+        return ranked
+    return [each for at, each in enumerate(ranked) if kills[each.scenario.name] or at % 5 == 0]
 
 
 @cache

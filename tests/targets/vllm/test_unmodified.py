@@ -116,7 +116,7 @@ def test_a_checkout_is_gated_beside_its_release(
     results = [result("small", Comparison(base="x"))]
     said.write_bytes(
         msgspec.json.encode(unmodified.GatedResults(schema="1", verdict=results[0].verdict,
-                                                    results=tuple(results)))
+                                                    exit_code=0, results=tuple(results)))
     )  # fmt: skip
     gate = tmp_path / "gate"
     gate.write_text(
