@@ -185,7 +185,14 @@ class Memo:
         """What processes of the same packages may take over: what is vouched for, of kernels that a
         digest tells apart, and by no address of this process.
         """
-        found = {
+        return msgspec.msgpack.encode(self._for_others())
+
+    def count_for_others(self) -> int:
+        """Of how many launches that is."""
+        return sum(map(len, self._for_others().values()))
+
+    def _for_others(self) -> dict[str, list[LaunchEffect]]:
+        return {
             text: kept
             for text, by_places in self._effects.items()
             if text.split("|")[1]
@@ -198,7 +205,6 @@ class Memo:
                 ]
             )
         }
-        return msgspec.msgpack.encode(found)
 
     def _keep(self, text: str, effect: LaunchEffect) -> None:
         if self._add(text, effect):

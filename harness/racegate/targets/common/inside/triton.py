@@ -49,9 +49,15 @@ class KeptEffects:
         self._memo = memo
         self._file = folder / FILE
         self._made_by = made_by()
+        self._loaded = 0  # launches
 
     def load(self) -> bytes:
         """Adds what is kept; returns it."""
+        effects = self._read()
+        self._loaded = self._memo.count_for_others()
+        return effects
+
+    def _read(self) -> bytes:
         with suppress(OSError, msgspec.DecodeError):
             kept = msgspec.msgpack.decode(self._file.read_bytes(), type=EffectsFile)
             if kept.made_by == self._made_by:
@@ -60,7 +66,11 @@ class KeptEffects:
         return b""
 
     def keep(self) -> None:
-        """Writes what is not kept yet, beside what others have kept by now."""
+        """Writes what is not kept yet, beside what others have kept by now: nothing where no launch
+        came to those that were loaded.
+        """
+        if self._memo.count_for_others() == self._loaded:
+            return
         before = self.load()
         effects = self._memo.dump_for_others()
         if effects == before or len(effects) > FILE_BYTES_MAX:
