@@ -225,7 +225,7 @@ def gate(
     judged = [one.result for one in looked]
     files = {scenario.name: str(path) for path, scenario in loaded}
     benign = benign_of(strict)
-    if racing and gated(judged).exit_code != ExitCode.FINDING:
+    if racing and gated(judged, benign=benign).exit_code != ExitCode.FINDING:
         raise AdapterError(racing)
     ratchet = ratchet_of(judged, ci, benign)
     found = gated(judged, ratchet, benign)

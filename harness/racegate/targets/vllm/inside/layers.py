@@ -14,7 +14,7 @@ import torch
 
 from racegate.targets.common.inside.session import Tensor
 from racegate.targets.common.inside.watch import Values
-from racegate.targets.vllm.inside.watch import RunnerWatch
+from racegate.targets.vllm.inside.watch import GATED_DELTA, MAMBA2, RunnerWatch
 
 _COUNTS = (
     "num_prefills", "num_prefill_tokens", "num_decodes", "num_decode_tokens", "num_spec_decodes",
@@ -49,8 +49,8 @@ _OF_MAMBA2: Owned = {
 }
 # What makes metadata: the module and its class.
 OWNED: dict[tuple[str, str], Owned] = {
-    ("vllm.v1.attention.backends.gdn_attn", "GDNAttentionMetadataBuilder"): _OF_GATED_DELTA,
-    ("vllm.v1.attention.backends.mamba2_attn", "Mamba2AttentionMetadataBuilder"): _OF_MAMBA2,
+    GATED_DELTA: _OF_GATED_DELTA,
+    MAMBA2: _OF_MAMBA2,
     ("vllm.v1.attention.backends.triton_attn", "TritonAttentionMetadataBuilder"): {},
 }
 

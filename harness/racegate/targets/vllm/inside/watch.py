@@ -14,20 +14,17 @@ from racegate.targets.common.wire import Observed, Wrong
 from racegate.targets.vllm.inside.tiers.pages import TAGS
 from racegate.targets.vllm.wire import DRAFTS_USUAL
 
-# What makes the metadata of recurrent layers, and where the slots of their states stand in it: by
-# field, the count of the rows that have these.
-_STATES = (
-    (
-        "vllm.v1.attention.backends.gdn_attn",
-        "GDNAttentionMetadataBuilder",
-        {"spec_state_indices_tensor": "drafted", "non_spec_state_indices_tensor": "others"},
-    ),
-    (
-        "vllm.v1.attention.backends.mamba2_attn",
-        "Mamba2AttentionMetadataBuilder",
-        {"state_indices_tensor_d": "num_decodes", "state_indices_tensor_p": "num_prefills"},
-    ),
-)
+# What makes the metadata of recurrent layers: the module and its class.
+GATED_DELTA = ("vllm.v1.attention.backends.gdn_attn", "GDNAttentionMetadataBuilder")
+MAMBA2 = ("vllm.v1.attention.backends.mamba2_attn", "Mamba2AttentionMetadataBuilder")
+# Where the slots of states stand in it: by field, the count of the rows that have these.
+_STATES = {
+    GATED_DELTA: {
+        "spec_state_indices_tensor": "drafted",
+        "non_spec_state_indices_tensor": "others",
+    },
+    MAMBA2: {"state_indices_tensor_d": "num_decodes", "state_indices_tensor_p": "num_prefills"},
+}
 # Of attention's metadata, on the host, by the names of several releases.
 _HOST_LENGTHS = ("seq_lens_cpu_upper_bound", "_seq_lens_cpu", "_num_computed_tokens_cpu")
 
@@ -90,7 +87,7 @@ class RunnerWatch(Watch):
 
 def watch_metadata(watch: RunnerWatch, rows: Callable[[], list[str]]) -> None:
     """The metadata of recurrent layers: which count, lengths and slots each row is run with."""
-    for path, name, slots in _STATES:
+    for (path, name), slots in _STATES.items():
         builder = getattr(import_module(path), name)
         builder.build = _metadata_seen(watch, rows, builder.build, slots)
 
