@@ -11,7 +11,7 @@ import ctypes
 import sys
 from collections.abc import Callable, Mapping
 from itertools import pairwise
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import msgspec
 import torch
@@ -23,6 +23,24 @@ _CALLS_MAX = 4096  # different contents that are kept of one call: a loop makes 
 _BYTES_MAX = 1 << 20  # of one launch
 _BYTES_KEPT_MAX = 1 << 28  # of all that are kept
 _PLAIN = (int, float, bool, str, type(None))
+
+LinesRun: TypeAlias = dict[str, tuple[int, ...]]  # by file
+
+
+class LineNotes(Protocol):
+    """Notes the lines of sources that run."""
+
+    def set_apart(self) -> None:
+        """What runs from now on is a launch."""
+        ...
+
+    def rejoin(self) -> LinesRun:
+        """The lines of that launch, which count as all others do from now on."""
+        ...
+
+    def add(self, lines: LinesRun) -> None:
+        """Those of a launch that ran them before."""
+        ...
 
 
 class Piece(msgspec.Struct, frozen=True, array_like=True):
@@ -37,6 +55,7 @@ class LaunchEffect(msgspec.Struct, frozen=True, array_like=True):
     """One launch. read: contents before it; written: those after it
     reads, writes: its footprint, as (region, offset, size)
     is_vouched: it was judged, and nothing was found in it
+    lines: that it ran, None if nobody noted them
     """
 
     read: tuple[Piece, ...]
@@ -44,6 +63,7 @@ class LaunchEffect(msgspec.Struct, frozen=True, array_like=True):
     reads: tuple[tuple[int, int, int], ...]
     writes: tuple[tuple[int, int, int], ...]
     is_vouched: bool = False
+    lines: LinesRun | None = None
 
 
 _Places: TypeAlias = tuple[tuple[int, int, int], ...]  # (region, offset, size)
@@ -94,22 +114,24 @@ class Memo:
         self._new: dict[str, list[LaunchEffect]] = {}
         self._undo: list[tuple[int, bytes]] | None = None
         self._digests: dict[Any, str] = {}
+        self._lines: LineNotes | None = None
 
-    def keep(self) -> None:
-        """What runs from now on is kept."""
+    def keep(self, lines: LineNotes | None = None) -> None:
+        """What runs from now on is kept. lines: notes them, also for launches that do not run"""
         self.is_open = True
+        self._lines = lines
 
     def close(self) -> None:
-        """Nothing new is kept from now on."""
+        """Nothing new is kept from now on, and no lines are noted."""
         self.is_open = False
+        self._lines = None
 
-    def forget(self) -> None:
-        """The kernels are others now: nothing is known of them, and nothing new is kept."""
-        self._effects.clear()
-        self._bytes = 0
-        self._new.clear()
+    def edited(self) -> None:
+        """Some kernels are others now: those have another digest, and of kernels that have none
+        nothing is known.
+        """
         self._digests.clear()
-        self.is_open = False
+        self._effects = {text: of for text, of in self._effects.items() if _has_digest(text)}
 
     def digest(self, kernel: Callable[..., Any]) -> str:
         """As `digest_of` says, once for each kernel."""
@@ -128,6 +150,8 @@ class Memo:
             effect = by_contents.get(_contents(call, places))
             if effect is None or (is_recording and not effect.is_vouched):
                 continue
+            if self._lines is not None and effect.lines is None:
+                continue
             reads = _ranges(call, effect.reads)
             if unwritten and any(low < end and start < high for low, high in reads
                                  for start, end in unwritten):  # fmt: skip
@@ -136,6 +160,8 @@ class Memo:
                 low = call.address(piece.region, piece.offset)
                 ctypes.memmove(low, piece.contents, len(piece.contents))
             self.hits += 1
+            if self._lines is not None and effect.lines is not None:
+                self._lines.add(effect.lines)
             return reads, _ranges(call, effect.writes)
         return None
 
@@ -147,12 +173,15 @@ class Memo:
     def begin(self) -> None:
         """A launch that may be kept begins."""
         self._undo = [] if self.is_open else None
+        if self._lines is not None:
+            self._lines.set_apart()
 
     def end(self, call: Call, reads: Ranges, inputs: Ranges, writes: Ranges) -> LaunchEffect | None:
         """It has ended; returns what is kept of it, if anything is. inputs: what it loaded,
         atomically or not
         """
         undo, self._undo = self._undo, None
+        lines = None if self._lines is None else self._lines.rejoin()
         if undo is None or _size(inputs) + _size(writes) > _BYTES_MAX:
             return None
         reads, inputs, writes = call.cut(reads), call.cut(inputs), call.cut(writes)
@@ -162,6 +191,7 @@ class Memo:
             tuple(Piece(*call.place(low), contents) for low, contents in after),
             tuple((*call.place(low), high - low) for low, high in reads),
             tuple((*call.place(low), high - low) for low, high in writes),
+            lines=lines,
         )
         self._keep(call.text, effect)
         return effect
@@ -195,7 +225,7 @@ class Memo:
         return {
             text: kept
             for text, by_places in self._effects.items()
-            if text.split("|")[1]
+            if _has_digest(text)
             and (
                 kept := [
                     effect
@@ -215,11 +245,13 @@ class Memo:
         places = tuple((one.region, one.offset, len(one.contents)) for one in effect.read)
         kept = self._effects.setdefault(text, {}).setdefault(places, {})
         contents = b"".join(piece.contents for piece in effect.read)
-        if contents not in kept:
+        if (known := kept.get(contents)) is None:
             size = len(contents) + sum(len(piece.contents) for piece in effect.written)
             if len(kept) >= _CALLS_MAX or self._bytes + size > _BYTES_KEPT_MAX:
                 return False
             self._bytes += size
+        elif known.is_vouched or known.lines is not None:
+            effect = _with(effect, known)
         kept[contents] = effect
         return True
 
@@ -266,6 +298,20 @@ def _word(value: Any, regions: Ranges) -> str:
 
 def _contents(call: Call, places: _Places) -> bytes:
     return b"".join(ctypes.string_at(call.address(*place), size) for *place, size in places)
+
+
+def _with(effect: LaunchEffect, known: LaunchEffect) -> LaunchEffect:
+    """A launch of the same bytes as a known one, with what is known of that too."""
+    return msgspec.structs.replace(
+        effect,
+        is_vouched=effect.is_vouched or known.is_vouched,
+        lines=known.lines if effect.lines is None else effect.lines,
+    )
+
+
+def _has_digest(text: str) -> bool:
+    """Whether a kernel's digest is part of what a call is known by."""
+    return bool(text.split("|")[1])
 
 
 def _is_anywhere(effect: LaunchEffect) -> bool:

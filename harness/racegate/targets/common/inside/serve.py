@@ -17,7 +17,7 @@ from typing import Protocol
 import msgspec
 
 from racegate.interpose.forkserver import JobServer
-from racegate.interpose.kernels.memo import Memo
+from racegate.interpose.kernels.memo import LineNotes, Memo
 from racegate.interpose.kernels.operators import meet, met
 from racegate.interpose.outcome import Ending, Observation
 from racegate.interpose.program.leftovers import ending_here
@@ -66,20 +66,19 @@ def observations(seen: Sequence[Seen]) -> tuple[Observation, ...]:
     return tuple(found)
 
 
-def keep_effects(memo: Memo, task: Task) -> None:
-    """What kernels do in a run that begins is kept, if nothing is held."""
+def keep_effects(memo: Memo, task: Task, tracer: LineNotes) -> None:
+    """What kernels do in a run that begins is kept, if nothing is held: with the lines that tracer
+    notes of them, where the task asks for lines.
+    """
     if task.plan.holds:
         memo.close()
-        return
-    if task.sources.traces:  # or lines of kernels that ran alike before would not run
-        memo.forget()
-    memo.keep()
+    else:
+        memo.keep(tracer if task.sources.traces else None)
 
 
 def is_own(task: Task) -> bool:
     """Whether a run is of the engine's own sources, and of nothing beside them."""
-    sources = task.sources
-    return sources.edit is None and not sources.probes and not sources.traces
+    return task.sources.edit is None and not task.sources.probes
 
 
 class RunCache(msgspec.Struct, frozen=True, array_like=True):

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType, FunctionType
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
-from racegate.interpose.kernels.memo import Memo
+from racegate.interpose.kernels.memo import LinesRun, Memo
 from racegate.interpose.other_sources import read_instead
 from racegate.interpose.outcome import Sources
 from racegate.targets.common.inside.exchange import exchange_code
@@ -21,6 +21,7 @@ from racegate.targets.common.inside.serve import NotTaken
 from racegate.targets.common.wire import NOT_EDITED, SOURCES, SourceEdit
 
 _INTERPRETER = "triton.runtime.interpreter"
+_FileLines: TypeAlias = defaultdict[str, set[int]]  # by path below the folder of the package
 
 
 def read_texts(folder: Path) -> Sources:
@@ -35,12 +36,16 @@ def read_texts(folder: Path) -> Sources:
 
 
 class LineTracer:
-    """Notes the lines of a package that run. package: its name; it may be imported later"""
+    """Notes the lines of a package that run. package: its name; it may be imported later
+
+    Those of a launch are noted apart, so that one that need not run again can have them too.
+    """
 
     def __init__(self, package: str) -> None:
         self._package = package
-        self._lines: defaultdict[str, set[int]] = defaultdict(set)
+        self._lines: _FileLines = defaultdict(set)
         self._known: dict[str, set[int] | None] = {}  # by file, none of another package
+        self._around: _FileLines | None = None  # while a launch is set apart
 
     @contextmanager
     def tracing(self) -> Iterator[None]:
@@ -54,7 +59,29 @@ class LineTracer:
 
     def lines(self) -> dict[str, tuple[int, ...]]:
         """By path below the folder of the package."""
-        return {path: tuple(sorted(found)) for path, found in sorted(self._lines.items())}
+        self.rejoin()
+        return _told(self._lines)
+
+    def set_apart(self) -> None:
+        """What runs from now on is a launch; one that never ended before it counts as ended."""
+        self.rejoin()
+        self._around, self._lines = self._lines, defaultdict(set)
+        self._known.clear()
+
+    def rejoin(self) -> LinesRun:
+        """The lines of that launch, which count as all others do from now on."""
+        if self._around is None:
+            return {}
+        lines = _told(self._lines)
+        self._lines, self._around = self._around, None
+        self._known.clear()
+        self.add(lines)
+        return lines
+
+    def add(self, lines: LinesRun) -> None:
+        """Those of a launch that ran them before."""
+        for path, found in lines.items():
+            self._lines[path].update(found)
 
     def _on_call(self, frame: FrameType, event: str, argument: object) -> Any:
         file = frame.f_code.co_filename
@@ -74,9 +101,13 @@ class LineTracer:
         return on_line
 
 
+def _told(lines: _FileLines) -> LinesRun:
+    return {path: tuple(sorted(found)) for path, found in sorted(lines.items()) if found}
+
+
 def edit_source(edit: SourceEdit, memo: Memo) -> None:
     """Gives the functions that run the code of an edited source. memo: of kernels: if one of them
-    is edited, nothing is known of any. Raises NotTaken where that is not to be had in a process
+    is edited, it is told. Raises NotTaken where that is not to be had in a process
     that has started: the edit is in what an import does, or what it makes is no Python.
     """
     module = sys.modules[edit.module]
@@ -98,7 +129,7 @@ def edit_source(edit: SourceEdit, memo: Memo) -> None:
         for kernel in edited:
             captured = interpreted.rewritten_fn.pop(kernel)  # launches of graphs have this one
             captured.__code__ = interpreted(kernel).rewrite().__code__
-        memo.forget()
+        memo.edited()
 
 
 def _kernels(file: str) -> list[FunctionType]:

@@ -88,13 +88,13 @@ class Host:
         write_stacks_on_signal(result.parent)
         self._child.arm(task.plan, result)
         self._listener.begin()
-        keep_effects(self._memo, task)
+        tracer = LineTracer(_PACKAGE)
+        keep_effects(self._memo, task, tracer)
         if task.plan.is_recording:
             self._child.installed.library.watch_pages()
         if self._texts:
             ask_of_texts(self._child.session, self._child.places, self._child.finish)
         delivered: dict[str, tuple[int, ...]] = {}
-        tracer = LineTracer(_PACKAGE)
         traced = tracer.tracing() if task.sources.traces else nullcontext()
         probed = ProbeTally()
         with Failure() as failure, traced, ExitStack() as watched:

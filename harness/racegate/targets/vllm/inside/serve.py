@@ -120,14 +120,14 @@ class Host:
         driver.watch.note_holds(task.plan.holds)
         is_heard = task.run_mode in (RunMode.BASELINE, RunMode.CONVERGING)
         self._listener.begin(heard=Heard(self._session) if is_heard else None)
-        keep_effects(self._memo, task)
+        tracer = LineTracer(plants.PACKAGE.partition(".")[0])
+        keep_effects(self._memo, task, tracer)
         if task.plan.is_recording or is_heard:
             self._child.installed.library.watch_pages()
         if self._texts:
             ask_of_texts(self._session, self._child.places, self._child.finish)
         delivered: dict[str, tuple[int, ...]] = {}
         has_converged = False
-        tracer = LineTracer(plants.PACKAGE.partition(".")[0])
         traced = tracer.tracing() if task.sources.traces else nullcontext()
         probed = ProbeTally()
         with Failure() as failure, traced, ExitStack() as watched:
