@@ -12,7 +12,7 @@ import torch
 
 from kept_launches import CALL, add_kept, add_vouched, on, opened, span
 from racegate.interpose.kernels import memo as kept_memo
-from racegate.interpose.kernels.memo import Call, Memo, call_of
+from racegate.interpose.kernels.memo import Call, LinesRun, Memo, call_of
 
 
 def test_what_was_loaded_has_to_be_as_it_was_before_the_kernel_wrote() -> None:
@@ -157,3 +157,38 @@ def test_memory_that_overlaps_in_part_is_not_kept() -> None:
     whole, half = torch.from_numpy(numbers), torch.from_numpy(numbers[4:])
     assert call_of(executor, (whole, half), {}) is None
     assert call_of(executor, (whole, whole[4:]), {}) is not None
+
+
+class Notes:
+    """Notes lines: `ran` are those of the launch that runs."""
+
+    def __init__(self) -> None:
+        self.ran: LinesRun = {}
+        self.added: list[LinesRun] = []
+
+    def set_apart(self) -> None:
+        self.ran = {}
+
+    def rejoin(self) -> LinesRun:
+        return self.ran
+
+    def add(self, lines: LinesRun) -> None:
+        self.added.append(lines)
+
+
+def test_where_lines_are_noted_a_launch_runs_once_and_its_lines_are_told_from_then_on() -> None:
+    memo, source, target, notes = opened(), np.array([1, 2]), np.array([0, 0]), Notes()
+    call = on(source, target)
+    add_vouched(memo, source, target, call)
+    memo.keep(notes)
+    assert memo.find(call) is None  # nobody noted its lines
+    memo.begin()
+    notes.ran = {"kernels.py": (3, 4)}
+    memo.end(call, span(source), span(source), span(target))
+    assert memo.find(call) is not None and notes.added == [notes.ran]
+    memo.keep()
+    assert memo.find(call, is_recording=True) is not None  # it was judged before
+    other = Memo()
+    other.load(memo.dump_for_others())
+    other.keep(notes)
+    assert other.find(call) is not None and notes.added == [notes.ran] * 2

@@ -11,9 +11,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 
-from racegate.interpose.kernels.memo import Memo
+from kept_launches import add_vouched, on, opened
+from racegate.interpose.kernels.memo import Call, Memo
 from racegate.targets.common.inside.serve import NotTaken
 from racegate.targets.common.inside.sources import LineTracer, edit_source
 from racegate.targets.common.wire import NOT_EDITED, SourceEdit
@@ -98,7 +100,7 @@ class InterpretedFunction:
         return self.rewritten_fn[self.fn]
 
 
-def test_an_edited_kernel_is_read_anew_also_in_captured_graphs_and_nothing_is_known_of_kernels(
+def test_an_edited_kernel_is_read_anew_also_in_captured_graphs_and_the_memo_is_told(
     runner: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     interpreter: Any = ModuleType(INTERPRETER)
@@ -107,12 +109,15 @@ def test_an_edited_kernel_is_read_anew_also_in_captured_graphs_and_nothing_is_kn
     monkeypatch.setattr(InterpretedFunction, "rewritten_fn", {})
     captured, other = (InterpretedFunction(one).rewrite() for one in (runner.kernel, runner.other))
     assert (captured(1), other(1)) == (2, 3)
-    memo = Memo()
-    memo.keep()
+    memo = opened()
+    cells = np.array([1, 2])
+    undigested = Call("runner:kernel||(1,)", on(cells).regions)
+    for call in (on(cells), undigested):
+        add_vouched(memo, cells, cells, call)
     edit_source(edit("value +\\\n    1", "value - 1"), memo)  # what is below stands a line higher
     launched = [InterpretedFunction(one).rewrite() for one in (runner.kernel, runner.other)]
     assert [one(1) for one in launched] == [0, 3] and (captured(1), other(1)) == (0, 3)
-    assert not memo.is_open
+    assert memo.find(on(cells)) is not None and memo.find(undigested) is None
     linecache.clearcache()
 
 
@@ -128,3 +133,18 @@ def test_the_lines_of_a_package_that_run_are_told_by_its_files(runner: Any) -> N
         "def count(self, rows):", "total = 0", "for row in rows:", "return min(total, LIMIT)",
     ]  # fmt: skip
     assert list(tracer.lines()) == ["runner.py"] and sys.gettrace() is before
+
+
+def test_the_lines_of_a_launch_are_told_by_itself_and_with_all_others(runner: Any) -> None:
+    tracer = LineTracer("small_package")
+    with tracer.tracing():
+        tracer.set_apart()
+        runner.kernel(1)
+        launched = tracer.rejoin()
+        runner.Runner().count([])
+    together = tracer.lines()
+    assert launched and set(launched["runner.py"]) < set(together["runner.py"])
+    other = LineTracer("small_package")
+    other.set_apart()  # a launch that never ends
+    other.add(launched)
+    assert other.lines() == launched and other.rejoin() == {}
