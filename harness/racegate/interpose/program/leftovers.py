@@ -38,8 +38,8 @@ def fork() -> int:
 
 @contextmanager
 def ending_here() -> Iterator[None]:
-    """The work of a forked process, which ends with it, however that ends: nothing of what it was
-    forked from is taken down in it (threads that a destructor would wait for are not there).
+    """The last work of a process, which ends with it, however that ends: nothing is taken down in
+    it. In one that was forked, threads that a destructor would wait for are not there.
     """
     code = 1
     try:

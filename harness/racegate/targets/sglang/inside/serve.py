@@ -24,6 +24,7 @@ from racegate.interpose.kernels.memo import Memo
 from racegate.interpose.other_sources import ask_of_texts
 from racegate.interpose.program.huge_pages import gather
 from racegate.interpose.program.install import enter, watching
+from racegate.interpose.program.leftovers import ending_here
 from racegate.interpose.program.timeouts import write_stacks_on_signal
 from racegate.order.ranges import Ranges
 from racegate.targets.common.inside.listener import EngineListener
@@ -146,7 +147,8 @@ def main() -> None:
     gc.collect()
     gc.freeze()
     gather(but=host.memory)
-    serve(host, server)
+    with ending_here():  # to take an engine apart takes seconds
+        serve(host, server)
 
 
 if __name__ == "__main__":

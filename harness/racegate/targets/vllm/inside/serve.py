@@ -30,6 +30,7 @@ from racegate.interpose.other_sources import ask_of_texts
 from racegate.interpose.outcome import DEVICE, DeviceKind
 from racegate.interpose.program.huge_pages import gather
 from racegate.interpose.program.install import enter, watching
+from racegate.interpose.program.leftovers import ending_here
 from racegate.interpose.program.timeouts import write_stacks_on_signal
 from racegate.order.ranges import Ranges
 from racegate.targets.common.inside.convergence import Converged, Heard, Memory
@@ -306,7 +307,8 @@ def main() -> None:
     if kind is DeviceKind.VIRTUAL:
         gather(but=host.memory)
         learn = partial(host.learn, is_last=False)
-        serve(host, server, PrefixServer(host.run, learn, server.close))
+        with ending_here():  # to take an engine apart takes seconds
+            serve(host, server, PrefixServer(host.run, learn, server.close))
     else:
         serve_one(host, server)
 
