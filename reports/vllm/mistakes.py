@@ -19,6 +19,7 @@ import tempfile
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -26,6 +27,7 @@ from racegate.targets.vllm.environment import VLLM
 
 RELEASE = "0.33.0"
 SHOWN_MAX = 100
+COLUMNS = 110  # of the terminal that a gate prints to
 PAGE = """\
 # Mistakes in vLLM {release}, beside the release
 
@@ -144,28 +146,43 @@ def tell(judged: Judged) -> str:
 
 def judge(mistake: Mistake, mode: str) -> Judged:
     """One mistake, in a copy that is gone afterwards."""
-    with tempfile.TemporaryDirectory() as folder:
-        plant(mistake, Path(folder))
-        out = Path(folder, "out.json")
-        command = [sys.executable, "-m", "racegate", "vllm", "gate", "--release", RELEASE]
-        command += ["--path", folder, "--against", RELEASE, "--cache-mode", mode]
-        command += [*mistake.options, *only(mistake.scenario, Path(folder))]
-        # What differs shows in the recorded runs; landings would say what harm it does.
-        command += ["--runs", "0", "--json", str(out), "--log", str(Path(folder, "log"))]
-        done = subprocess.run(command, capture_output=True, text=True)
-        found = msgspec.json.decode(out.read_bytes())["results"] if out.exists() else []
-        end = done.stderr.strip().rpartition("\n")[2]
-    sides = {one["scenario"]: one["comparison"] for one in found}
+    gated = gate(mistake, "--cache-mode", mode)
+    sides = {one["scenario"]: one["comparison"] for one in gated.results}
     new = {one["message"] for side in sides.values() for one in side["new"]}
     return Judged(
         name=mistake.name,
         kind=mistake.kind,
         mode=mode,
-        code=done.returncode,
+        code=gated.code,
         changed={k: one["changed"]["message"] for k, one in sides.items() if one["changed"]},
         new=tuple(sorted(new)),
-        message="" if found else end,
+        message="" if gated.results else gated.end,
     )
+
+
+class CopyGate(NamedTuple):
+    """What a gate ended with, its results as in its JSON, what it printed, and its last error."""
+
+    code: int
+    results: list[dict[str, Any]]
+    text: str
+    end: str
+
+
+def gate(mistake: Mistake, *options: str) -> CopyGate:
+    """The gate of a copy of the release that has the mistake."""
+    with tempfile.TemporaryDirectory() as folder:
+        plant(mistake, Path(folder))
+        out = Path(folder, "out.json")
+        command = [sys.executable, "-m", "racegate", "vllm", "gate", "--release", RELEASE]
+        command += ["--path", folder, "--against", RELEASE, *options]
+        command += [*mistake.options, *only(mistake.scenario, Path(folder))]
+        # What differs shows in the recorded runs; landings would say what harm it does.
+        command += ["--runs", "0", "--json", str(out), "--log", str(Path(folder, "log"))]
+        wide = os.environ | {"COLUMNS": str(COLUMNS)}
+        done = subprocess.run(command, capture_output=True, text=True, env=wide)
+        found = msgspec.json.decode(out.read_bytes())["results"] if out.exists() else []
+    return CopyGate(done.returncode, found, done.stdout, done.stderr.strip().rpartition("\n")[2])
 
 
 def only(scenario: str, folder: Path) -> list[str]:

@@ -1,32 +1,31 @@
 """Plants the mistakes of unknown.toml, which nobody had tried, and asks what the gate says.
 
     python reports/vllm/unknown.py reports/vllm/unknown.jsonl [--only WORD] [--runner v1]
-        [--minutes M] [--checkouts N] [--scenario NAME ...]
+        [--minutes M] [--scenario NAME ...] [--checkouts]
 
 Each is made in a started engine, as `racegate vllm mutate` does, in one scenario after the other of
 those that run the changed lines, until one notices it: with what the gate prints of that scenario
 first. `--minutes M` begins no scenario behind that; `--scenario NAME` (can be repeated) takes those
-alone. `--checkouts N` also makes the first N in copies of the release, as `mistakes.py` does. One
-record a line, and a page beside it; mistakes that have a record are not planted again.
+alone. With `--checkouts` each is made in a copy of the release in its place, which is gated with
+all scenarios, as `mistakes.py` does. One record a line, and a page beside it; mistakes that have a
+record are not planted again.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import subprocess
-import sys
-import tempfile
 import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from io import StringIO
+from itertools import chain
 from math import inf
 from pathlib import Path
 from time import monotonic
 
 import msgspec
-from mistakes import RELEASE, SCRIPTS, Mistake, only, plant, shown
+from mistakes import COLUMNS, RELEASE, SCRIPTS, Mistake, gate, shown
 from rich.console import Console
 
 from racegate.history.exit_code import ExitCode
@@ -62,10 +61,11 @@ PAGE = """\
 
 Written by `python reports/vllm/unknown.py reports/vllm/unknown.jsonl`: each mistake of
 [unknown.toml](unknown.toml), written before the first of its batch was judged, and none changed
-or left out since. Most undo a repair that vLLM merged or was offered (*origin*). Each was made
-in a started engine and judged beside the release from the recorded runs (`--runs 0`), in those
-of the recorded scenarios that run its lines. {checkouts} were made in a checkout too: its gate
-ended with exit code 1 in {confirmed}. {open} of the file are not judged yet.
+or left out since. Most undo a repair that vLLM merged or was offered (*origin*). {checkouts} were
+made in a checkout, whose gate ran all scenarios (`--checkouts`); {confirmed} of these were noticed.
+The others were made in a started engine and judged in those of the recorded scenarios that run
+their lines. All were judged beside the release from the recorded runs (`--runs 0`). {open} of the
+file are not judged yet.
 
 **{noticed} of {all} are noticed as drawn**; {quiet} of those that are not change nothing, or need
 what the column says. Below the table is what the gate prints of each, at most {lines} lines.
@@ -77,8 +77,8 @@ what the column says. Below the table is what the gate prints of each, at most {
 class Unknown(msgspec.Struct, frozen=True, kw_only=True):
     """What became of a mistake. scenario: that noticed it; what: it said first, or why none did
 
-    code: what the gate ends with; screen: what it prints first; checkout: the exit code of the gate
-        on a checkout that has the mistake, None if nobody has asked
+    code: what the gate ends with; screen: what it prints first; in_checkout: whether it was made in
+        a checkout, and not in a started engine
     """
 
     name: str
@@ -86,7 +86,7 @@ class Unknown(msgspec.Struct, frozen=True, kw_only=True):
     what: str
     code: int
     screen: str = ""
-    checkout: int | None = None
+    in_checkout: bool = False
 
 
 def main() -> None:
@@ -94,7 +94,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("out", type=Path)
     parser.add_argument("--only", default="")
-    parser.add_argument("--checkouts", type=int, default=0)
+    parser.add_argument("--checkouts", action="store_true")
     parser.add_argument("--runner", choices=("v1", "v2"), default="")
     parser.add_argument("--minutes", type=float, default=inf)
     parser.add_argument("--scenario", action="append", default=[])
@@ -106,17 +106,22 @@ def main() -> None:
         is_asked = given.only in mistake.name and given.runner in cell_of(mistake.options).runner
         if mistake.name not in known and is_asked:
             by_options[mistake.options].append(mistake)
-    for options, planted in by_options.items():
+    for mistake in chain(*by_options.values()) if given.checkouts else ():
+        if monotonic() < until:
+            add(given.out, judged_checkout(mistake))
+    for options, planted in by_options.items() if not given.checkouts else ():
         able = ordered(cell_of(options))
         tried = [one for one in able if not given.scenario or one.name in given.scenario]
         for judged in in_started(cell_of(options), planted, tried, until=until):
-            with given.out.open("ab") as file:
-                file.write(msgspec.json.encode(judged) + b"\n")
-            print(f"{judged.code} {judged.name}: {judged.scenario} {judged.what}", flush=True)
-    judged_all = records(given.out)
-    done = [*map(confirmed, judged_all[: given.checkouts]), *judged_all[given.checkouts :]]
-    given.out.write_bytes(b"".join(msgspec.json.encode(one) + b"\n" for one in done))
-    given.out.with_suffix(".md").write_text(page(done))
+            add(given.out, judged)
+    given.out.with_suffix(".md").write_text(page(records(given.out)))
+
+
+def add(out: Path, judged: Unknown) -> None:
+    """Keeps a record."""
+    with out.open("ab") as file:
+        file.write(msgspec.json.encode(judged) + b"\n")
+    print(f"{judged.code} {judged.name}: {judged.scenario} {judged.what}", flush=True)
 
 
 def mistakes() -> list[Mistake]:
@@ -187,7 +192,7 @@ def judged_in(edited: EditedRelease, name: str, mistake: Mistake) -> Unknown | N
 
 def screen_of(result: RunResult) -> str:
     """What the gate prints of one scenario, as far as a terminal shows it."""
-    console = Console(record=True, width=110, file=StringIO())
+    console = Console(record=True, width=COLUMNS, file=StringIO())
     print_target_gate(console, gated([result]), benign=Benign.PASS)
     text = console.export_text().splitlines()
     return "\n".join(line.rstrip() for line in text[:SCREEN_LINES])
@@ -206,19 +211,21 @@ def edit_of(mistake: Mistake) -> tuple[SourceEdit, set[int]]:
     return SourceEdit(module, start, end, mistake.after), lines
 
 
-def confirmed(one: Unknown) -> Unknown:
-    """With what the gate says of a checkout that has the mistake, if it was noticed."""
-    if one.code != 1 or one.checkout is not None:
-        return one
-    mistake = next(known for known in mistakes() if known.name == one.name)
-    with tempfile.TemporaryDirectory() as folder:
-        plant(mistake, Path(folder))
-        command = [sys.executable, "-m", "racegate", "vllm", "gate", "--release", RELEASE]
-        command += ["--path", folder, "--against", RELEASE, *mistake.options, "--runs", "0"]
-        command += ["--log", str(Path(folder, "log")), *only(one.scenario, Path(folder))]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-    print(f"{done.returncode} {one.name}, in a checkout", flush=True)
-    return msgspec.structs.replace(one, checkout=done.returncode)
+def judged_checkout(mistake: Mistake) -> Unknown:
+    """What the whole gate of a checkout that has the mistake says."""
+    gated = gate(mistake)
+    sides = ((one["scenario"], one["comparison"]) for one in gated.results)
+    found = ((name, (side["changed"], *side["new"])) for name, side in sides if side)
+    said = ((name, one["message"]) for name, findings in found for one in findings if one)
+    scenario, what = next(said, ("", gated.end))
+    return Unknown(
+        name=mistake.name,
+        scenario=scenario,
+        what=what,
+        code=gated.code,
+        screen="\n".join(line.rstrip() for line in gated.text.splitlines()[:SCREEN_LINES]),
+        in_checkout=True,
+    )
 
 
 def page(done: list[Unknown]) -> str:
@@ -243,8 +250,8 @@ def page(done: list[Unknown]) -> str:
         all=len(done),
         quiet=sum(one.code != 1 and "none" in by_name[one.name].nothing for one in done),
         open=len(by_name) - len(done),
-        checkouts=sum(one.checkout is not None for one in done),
-        confirmed=sum(one.checkout == 1 for one in done),
+        checkouts=sum(one.in_checkout for one in done),
+        confirmed=sum(one.in_checkout and one.code == 1 for one in done),
     )
     return "\n".join([figures, *rows, "", "## First screens", *screens, ""])
 
