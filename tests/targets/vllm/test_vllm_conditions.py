@@ -20,6 +20,7 @@ from racegate.targets.common.wire import PENALISED, UNPENALISED, ReleaseRun
 from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.inside.conditions import (
     NO_PENALTIES,
+    ONE_PENALTY,
     SCORED,
     SORTS,
     ModulusGrammars,
@@ -182,6 +183,10 @@ def test_nobody_compiles_a_grammar_above_all_tokens() -> None:
 def test_requests_of_large_seeds_have_no_penalties() -> None:
     warm = msgspec.structs.replace(ONE, temperature=0.05, seed=UNPENALISED)
     assert penalties_of(warm) == NO_PENALTIES
+    frequent = penalties_of(msgspec.structs.replace(warm, seed=ONE_PENALTY))
+    assert [name for name in frequent if frequent[name] != NO_PENALTIES[name]] == [
+        "frequency_penalty"
+    ]
     penalised = penalties_of(msgspec.structs.replace(warm, seed=UNPENALISED - 1))
     assert all(penalised[name] != usual for name, usual in NO_PENALTIES.items())
 

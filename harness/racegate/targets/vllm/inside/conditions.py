@@ -30,6 +30,7 @@ _PENALISING = (
 _BITS = 32  # tokens of one word of a mask
 NO_PENALTIES = {"presence_penalty": 0.0, "frequency_penalty": 0.0, "repetition_penalty": 1.0}
 SCORED = 200  # and from which on it asks for log probabilities of its prompt's tokens too
+ONE_PENALTY = 300  # and from which on it has one penalty again, that of frequency
 
 
 def params_of(request: Request, own: range, *, is_drafted: bool, thinking: ThinkingMode) -> Any:
@@ -105,7 +106,10 @@ def _other(own: range) -> int:
 
 def penalties_of(request: Request) -> dict[str, float]:
     """Of a request that is sampled."""
-    return NO_PENALTIES if request.seed >= UNPENALISED else sampled_as(request.seed % SORTS)
+    some = sampled_as(request.seed % SORTS)
+    if request.seed >= ONE_PENALTY:
+        return NO_PENALTIES | {"frequency_penalty": some["frequency_penalty"]}
+    return NO_PENALTIES if request.seed >= UNPENALISED else some
 
 
 def scored_as(request: Request) -> dict[str, int]:
