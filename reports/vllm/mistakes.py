@@ -182,7 +182,8 @@ def gate(mistake: Mistake, *options: str) -> CopyGate:
         wide = os.environ | {"COLUMNS": str(COLUMNS)}
         done = subprocess.run(command, capture_output=True, text=True, env=wide)
         found = msgspec.json.decode(out.read_bytes())["results"] if out.exists() else []
-    return CopyGate(done.returncode, found, done.stdout, done.stderr.strip().rpartition("\n")[2])
+    text = done.stdout.replace(folder, "COPY")
+    return CopyGate(done.returncode, found, text, done.stderr.strip().rpartition("\n")[2])
 
 
 def only(scenario: str, folder: Path) -> list[str]:

@@ -22,6 +22,7 @@ from io import StringIO
 from itertools import chain
 from math import inf
 from pathlib import Path
+from textwrap import wrap
 from time import monotonic
 
 import msgspec
@@ -241,7 +242,8 @@ def page(done: list[Unknown]) -> str:
             f"| {one.scenario if one.code == 1 else 'no'} | {found} |"
         )
         if one.code == 1:
-            lines = [f"    {line}".rstrip() for line in one.screen.splitlines()]
+            parts = (_as_shown(line) for line in one.screen.split("\n"))
+            lines = [f"    {part}".rstrip() for part in chain(*parts)]
             screens += ["", f"### {one.name}", "", *lines]
     figures = PAGE.format(
         release=RELEASE,
@@ -254,6 +256,11 @@ def page(done: list[Unknown]) -> str:
         confirmed=sum(one.in_checkout and one.code == 1 for one in done),
     )
     return "\n".join([figures, *rows, "", "## First screens", *screens, ""])
+
+
+def _as_shown(line: str) -> list[str]:
+    """As a terminal shows it, which has so many columns."""
+    return wrap(line, COLUMNS, subsequent_indent="  ", break_on_hyphens=False) or [""]
 
 
 if __name__ == "__main__":
