@@ -100,7 +100,8 @@ these.""",
 rest came from reading the survivors; no other setting was run, and what needs one is named.""",
     ("v2", 20): """**As drawn it was 98 of 150 (65.3 %)**, in all 57 scenarios of one setting. The
 rest came from reading the survivors; `one_masked_token_each` and `one_penalty` are scenarios for
-two of them. No other setting was run, and what needs one is named.""",
+three of them, and those in which images are encoded were run too. What needs another setting is
+named.""",
 }
 # Where a page is of several: by the first of them.
 SEEDS = {7: "each of the seeds 7 to 12 draws"}
