@@ -188,7 +188,32 @@ def test_where_lines_are_noted_a_launch_runs_once_and_its_lines_are_told_from_th
     assert memo.find(call) is not None and notes.added == [notes.ran]
     memo.keep()
     assert memo.find(call, is_recording=True) is not None  # it was judged before
-    other = Memo()
-    other.load(memo.dump_for_others())
+    other, elsewhere = Memo(), Memo()
+    other.load(memo.dump())  # of a process of the same sources
     other.keep(notes)
     assert other.find(call) is not None and notes.added == [notes.ran] * 2
+    elsewhere.load(memo.dump_for_others())
+    assert elsewhere.find(call, is_recording=True) is not None
+    elsewhere.keep(notes)
+    assert elsewhere.find(call) is None  # its lines may stand elsewhere there
+
+
+def first(value: int) -> int:
+    return value + 1
+
+
+def second(value: int) -> int:
+    return value + 2
+
+
+def test_of_an_edited_kernel_nothing_is_known_also_by_what_was_captured_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    memo, cells = opened(), np.array([1, 2])
+    calls = [Call(f"m:k|{memo.digest(one)}|(1,)", on(cells).regions) for one in (first, second)]
+    undigested = Call("m:k||(1,)", on(cells).regions)
+    for call in (*calls, undigested):
+        add_vouched(memo, cells, cells, call)
+    monkeypatch.setattr(first, "__code__", (lambda value: value - 1).__code__)
+    memo.edited()
+    assert [memo.find(call) is not None for call in (*calls, undigested)] == [False, True, False]

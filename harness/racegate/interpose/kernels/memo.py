@@ -127,11 +127,14 @@ class Memo:
         self._lines = None
 
     def edited(self) -> None:
-        """Some kernels are others now: those have another digest, and of kernels that have none
-        nothing is known.
+        """Some kernels are others now: nothing is known of those whose digest has changed, also of
+        launches that a graph has captured before, nor of kernels that have none.
         """
-        self._digests.clear()
-        self._effects = {text: of for text, of in self._effects.items() if _has_digest(text)}
+        before, self._digests = self._digests, {}
+        gone = {"", *(known for kernel, known in before.items() if known != self.digest(kernel))}
+        self._effects = {
+            text: effects for text, effects in self._effects.items() if _digest_in(text) not in gone
+        }
 
     def digest(self, kernel: Callable[..., Any]) -> str:
         """As `digest_of` says, once for each kernel."""
@@ -213,7 +216,8 @@ class Memo:
 
     def dump_for_others(self) -> bytes:
         """What processes of the same packages may take over: what is vouched for, of kernels that a
-        digest tells apart, and by no address of this process.
+        digest tells apart, and by no address of this process; without lines, which may stand
+        elsewhere in the sources of others.
         """
         return msgspec.msgpack.encode(self._for_others())
 
@@ -225,10 +229,10 @@ class Memo:
         return {
             text: kept
             for text, by_places in self._effects.items()
-            if _has_digest(text)
+            if _digest_in(text)
             and (
                 kept := [
-                    effect
+                    msgspec.structs.replace(effect, lines=None)
                     for by_contents in by_places.values()
                     for effect in by_contents.values()
                     if effect.is_vouched and _is_anywhere(effect)
@@ -309,9 +313,9 @@ def _with(effect: LaunchEffect, known: LaunchEffect) -> LaunchEffect:
     )
 
 
-def _has_digest(text: str) -> bool:
-    """Whether a kernel's digest is part of what a call is known by."""
-    return bool(text.split("|")[1])
+def _digest_in(text: str) -> str:
+    """Of the kernel, as a part of what a call is known by; empty if it has none."""
+    return text.split("|")[1]
 
 
 def _is_anywhere(effect: LaunchEffect) -> bool:

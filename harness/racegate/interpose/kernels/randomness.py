@@ -35,7 +35,7 @@ def _drawn(operator: Operator, bound: Bound, default: Any, state_of: Replace) ->
     """The result; the states that were drawn from go on, unless there was nothing to draw."""
     given = _generators_in(bound)
     states = [state_of(one) for one in given if one.device.type == "cuda"] if given else [default]
-    result = _run(operator, bound, _twin_of(default), lambda one: _twin_of(state_of(one)))
+    result = _run(operator, bound, default, lambda one: _twin_of(state_of(one)))
     if not _is_empty(result):
         for state in states:
             state.set_offset(state.get_offset() + _STEP)
@@ -52,12 +52,13 @@ def _twin_of(generator: Any) -> Any:
     return twin
 
 
-def _run(operator: Operator, bound: Bound, own: Any, twin: Replace) -> Any:
-    """own: what is drawn from where no generator is given; twin: of one that is"""
+def _run(operator: Operator, bound: Bound, default: Any, twin: Replace) -> Any:
+    """default: the state that is drawn from where no generator is given; twin: of one that is"""
     call, args, kwargs = bound.call, bound.args, bound.kwargs
     if _generators_in(bound):
         named = {name: _replaced(value, twin) for name, value in kwargs.items()}
         return call(*(_replaced(value, twin) for value in args), **named)
+    own = _twin_of(default)
     if operator.takes_generator:
         return call(*args, **{**kwargs, "generator": own})
     process = torch.default_generator

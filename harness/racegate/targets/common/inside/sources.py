@@ -106,9 +106,9 @@ def _told(lines: _FileLines) -> LinesRun:
 
 
 def edit_source(edit: SourceEdit, memo: Memo) -> None:
-    """Gives the functions that run the code of an edited source. memo: of kernels: if one of them
-    is edited, it is told. Raises NotTaken where that is not to be had in a process
-    that has started: the edit is in what an import does, or what it makes is no Python.
+    """Gives the functions that run the code of an edited source. memo: is told of edited kernels.
+    Raises NotTaken where that is not to be had in a process that has started: the edit is in what
+    an import does, or what it makes is no Python.
     """
     module = sys.modules[edit.module]
     path = Path(str(module.__file__))
