@@ -71,7 +71,9 @@ def _run(operator: Operator, bound: Bound, default: Any, twin: Replace) -> Any:
 
 
 def _is_empty(result: Any) -> bool:
-    """Whether it has no elements: a GPU launches no kernel for it then, and draws nothing."""
+    """Whether it has no elements: a GPU launches no kernel for it then, and draws nothing (poisson
+    alone moves its generator on).
+    """
     tensors = result if isinstance(result, (tuple, list)) else (result,)
     return all(isinstance(one, torch.Tensor) and not one.numel() for one in tensors)
 
