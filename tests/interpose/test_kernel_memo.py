@@ -4,6 +4,7 @@ was.
 
 from __future__ import annotations
 
+import mmap
 from types import SimpleNamespace
 
 import numpy as np
@@ -43,6 +44,20 @@ def test_of_two_stores_to_one_place_the_first_says_what_was_there() -> None:
     assert memo.find(CALL) is None
     cell[0] = 5
     assert memo.find(CALL) is not None and cell[0] == 7
+
+
+def test_an_address_out_of_a_tensor_may_be_no_memory_any_more() -> None:
+    """A kernel that is given addresses in a tensor, as SGLang's of the prefixes' tables is."""
+    memo, addresses, target = opened(), np.array([0]), np.array([10])
+    with mmap.mmap(-1, mmap.PAGESIZE) as pages:
+        view = np.frombuffer(pages, np.int64, 1)
+        addresses[0] = view.ctypes.data
+        memo.begin()
+        memo.end(on(addresses, target), (*span(addresses), *span(view)), span(view), span(target))
+        assert memo.find(on(addresses, target)) is not None
+        del view
+    addresses[0] = 0
+    assert memo.find(on(addresses, target)) is None
 
 
 def test_nothing_is_kept_unless_it_is_open() -> None:

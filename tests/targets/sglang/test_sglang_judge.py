@@ -86,6 +86,20 @@ def test_a_run_that_was_lost_has_no_plain_tokens() -> None:
     assert found.verdict is Verdict.INCONCLUSIVE
 
 
+def test_where_plain_decoding_is_lost_nothing_is_called_wrong() -> None:
+    class LostAlone(SmallScheduler):
+        """Loses its process in plain decoding."""
+
+        def run(self, scenario: Scenario, plan: Plan) -> ReleaseRun:
+            if plan == Plan(is_recording=False):
+                return ReleaseRun(ending=Ending.LOST, message="the process ended")
+            return super().run(scenario, plan)
+
+    found = judge(WithPlain(LostAlone(Copied.BEHIND_BARRIER)), SCENARIO, CELL)
+    assert found.verdict is Verdict.INCONCLUSIVE
+    assert found.message == "plain decoding of request A: the process ended"
+
+
 def test_what_was_not_exercised_is_no_pass() -> None:
     expecting = msgspec.structs.replace(SCENARIO, expect=Expect(prefix_hits=1))
     assert judged(Copied.BEHIND_BARRIER, expecting).verdict is Verdict.INCONCLUSIVE

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from racegate.interpose.outcome import Ending, Plan
 from racegate.scenario.spec import Abort, Request, Scenario
-from racegate.targets.common.client import plain_of
-from racegate.targets.common.wire import Fidelity
+from racegate.targets.common.client import Engine, plain_of
+from racegate.targets.common.server import ForkServer
+from racegate.targets.common.wire import Fidelity, RunMode, Task
 from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.inside.scripted.computed import Computed, Known, give_weights
 from racegate.targets.vllm.inside.scripted.model import VOCAB, WIDTH
@@ -66,6 +68,21 @@ def test_plain_decoding_has_time_for_all_tokens_and_no_events() -> None:
     events = (Abort(step=2, request="A"),)
     plain = plain_of(msgspec.structs.replace(SCENARIO, events=events, steps_max=5))
     assert plain.events == () and plain.steps_max > plain.requests[0].max_tokens > ONE.max_tokens
+
+
+class LostAlone:
+    """A server that loses its process in plain decoding."""
+
+    def run(self, job: msgspec.Struct, timeout_s: float) -> int:
+        assert isinstance(job, Task) and job.run_mode is RunMode.PLAIN
+        return -11
+
+
+def test_where_plain_decoding_is_lost_no_run_is_compared_with_it() -> None:
+    engine = Engine(cast("ForkServer", LostAlone()), fidelity=Fidelity.FULL)
+    told = engine.run(SCENARIO, Plan())
+    assert told.ending is Ending.LOST and told.exit_code == -11
+    assert told.message.startswith("plain decoding of the same requests: the run's process ended")
 
 
 def test_a_model_says_the_likeliest_token_of_the_request_that_is_asked_about() -> None:

@@ -16,6 +16,7 @@ from typing import Any, Protocol, TypeAlias
 import msgspec
 import torch
 
+from racegate.interpose.device.kept import peek
 from racegate.interpose.kernels.interpreted.digests import digest_of
 from racegate.order.ranges import Ranges
 
@@ -150,7 +151,8 @@ class Memo:
         unwritten: memory that nothing has written; a launch that loads of it is to be judged anew
         """
         for places, by_contents in self._effects.get(call.text, {}).items():
-            effect = by_contents.get(_contents(call, places))
+            contents = _contents(call, places)
+            effect = None if contents is None else by_contents.get(contents)
             if effect is None or (is_recording and not effect.is_vouched):
                 continue
             if self._lines is not None and effect.lines is None:
@@ -300,8 +302,18 @@ def _word(value: Any, regions: Ranges) -> str:
     return repr(value) if isinstance(value, _PLAIN) else ""
 
 
-def _contents(call: Call, places: _Places) -> bytes:
-    return b"".join(ctypes.string_at(call.address(*place), size) for *place, size in places)
+def _contents(call: Call, places: _Places) -> bytes | None:
+    """What stands there now. Addresses that a kernel was given in tensors may be no memory here, if
+    these tensors hold others now: None.
+    """
+    found = []
+    for region, offset, size in places:
+        low = call.address(region, offset)
+        contents = ctypes.string_at(low, size) if region >= 0 else peek(low, low + size)
+        if contents is None:
+            return None
+        found.append(contents)
+    return b"".join(found)
 
 
 def _with(effect: LaunchEffect, known: LaunchEffect) -> LaunchEffect:

@@ -48,7 +48,7 @@ class Engine:
         self._server = server
         self._run_s = run_s
         self.fidelity = fidelity
-        self._plain: tuple[Scenario, dict[str, tuple[int, ...]]] | None = None  # of the last one
+        self._plain: tuple[Scenario, ReleaseRun] | None = None  # of the last one
         self.runs = 0
         self.cpu_s = 0.0
         self._base: tuple[Scenario, ReleaseRun] | None = None  # the last recorded run
@@ -128,19 +128,24 @@ class Engine:
         task = Task(scenario=scenario, plan=NOTHING_HELD, result="", run_mode=RunMode.BASELINE)
         return self._ask(task, timeout_s).seen == base.seen
 
-    def _said(self, scenario: Scenario, timeout_s: float) -> dict[str, tuple[int, ...]]:
+    def _decoded_plainly(self, scenario: Scenario, timeout_s: float) -> ReleaseRun:
         """What an engine that computes says in plain decoding, which it is asked for first."""
         if self._plain is None or self._plain[0] != scenario:
             plain = plain_of(scenario)
             task = Task(scenario=plain, plan=NOTHING_HELD, result="", run_mode=RunMode.PLAIN)
-            self._plain = scenario, self._ask(task, timeout_s).delivered
+            self._plain = scenario, self._ask(task, timeout_s)
         return self._plain[1]
 
     def _ask(self, task: Task, timeout_s: float) -> ReleaseRun:
-        """One task, in a process of its own."""
+        """One task, in a process of its own. Where plain decoding comes to no end there is nothing
+        to compare it with, and it ends as that did.
+        """
         if self.fidelity is Fidelity.FULL and task.run_mode is not RunMode.PLAIN:
-            said = self._said(task.scenario, timeout_s)
-            task = msgspec.structs.replace(task, plain=said)
+            plain = self._decoded_plainly(task.scenario, timeout_s)
+            if plain.ending is not Ending.FINISHED:
+                message = f"plain decoding of the same requests: {plain.message}"
+                return msgspec.structs.replace(plain, message=message)
+            task = msgspec.structs.replace(task, plain=plain.delivered)
         with tempfile.TemporaryDirectory(prefix="racegate-") as folder:
             result = Path(folder) / "result.json"
             task = msgspec.structs.replace(task, result=str(result))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from racegate.interpose.outcome import Plan, Sources
+from racegate.interpose.outcome import Ending, Plan, Sources
 from racegate.scenario.expect import Expect
 from racegate.scenario.spec import Abort, Request, Scenario
 from racegate.targets.common.cell import Runs
@@ -27,27 +27,36 @@ class WithPlain:
 
     def __init__(self, runs: Runs) -> None:
         self._runs = runs
-        self._plain: dict[Request, tuple[int, ...]] = {}
+        self._plain: dict[Request, ReleaseRun] = {}
 
     def run(self, scenario: Scenario, plan: Plan) -> ReleaseRun:
-        """One run under a plan."""
+        """One run under a plan. Where plain decoding comes to no end there is nothing to compare it
+        with, and it ends as that did.
+        """
         told = self._runs.run(scenario, plan)
         if not told.delivered:
             return told
         given_up = {event.request for event in scenario.events if isinstance(event, Abort)}
         plain = {}
         for request in scenario.requests:
-            tokens = self._alone(scenario, request)
+            alone = self._alone(scenario, request)
+            if alone.ending is not Ending.FINISHED:
+                return msgspec.structs.replace(
+                    told,
+                    ending=alone.ending,
+                    exit_code=alone.exit_code,
+                    message=f"plain decoding of request {request.name}: {alone.message}",
+                )
+            tokens = alone.delivered.get(request.name, ())
             count = len(told.delivered[request.name]) if request.name in given_up else len(tokens)
             plain[request.name] = tokens[:count]
         return msgspec.structs.replace(told, plain=plain)
 
-    def _alone(self, scenario: Scenario, request: Request) -> tuple[int, ...]:
+    def _alone(self, scenario: Scenario, request: Request) -> ReleaseRun:
         if request not in self._plain:
             only = msgspec.structs.replace(request, arrive=0)
             alone = msgspec.structs.replace(scenario, requests=(only,), events=(), expect=Expect())
-            told = self._runs.run(alone, Plan(is_recording=False))
-            self._plain[request] = told.delivered.get(request.name, ())
+            self._plain[request] = self._runs.run(alone, Plan(is_recording=False))
         return self._plain[request]
 
 
