@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from racegate.interpose.device.kept import peek
 from racegate.interpose.kernels.memo import Call, Memo
 from racegate.order.ranges import Ranges
 
@@ -36,6 +37,11 @@ def add_vouched(memo: Memo, source: np.ndarray, target: np.ndarray, call: Call) 
     effect = memo.end(call, span(source), span(source), span(target))
     assert effect is not None
     memo.vouch(call, effect)
+
+
+def is_mapped(low: int, high: int) -> bool:
+    """Whether there is memory, as of a device that has all of the process."""
+    return peek(low, high) is not None
 
 
 def opened() -> Memo:

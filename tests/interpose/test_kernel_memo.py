@@ -11,17 +11,18 @@ import numpy as np
 import pytest
 import torch
 
-from kept_launches import CALL, add_kept, add_vouched, on, opened, span
+from kept_launches import CALL, add_kept, add_vouched, is_mapped, on, opened, span
+from racegate.interpose.device.spans import DEVICE_BASE
 from racegate.interpose.kernels import memo as kept_memo
-from racegate.interpose.kernels.memo import Call, LinesRun, Memo, call_of
+from racegate.interpose.kernels.memo import Call, LaunchEffect, LinesRun, Memo, Piece, call_of
 
 
 def test_what_was_loaded_has_to_be_as_it_was_before_the_kernel_wrote() -> None:
     memo, source, target = opened(), np.array([1, 2]), np.array([10, 10])
     add_kept(memo, source, target)
-    assert memo.find(CALL) is None  # the target holds 11 and 12 by now
+    assert memo.find(CALL, reaches=is_mapped) is None  # the target holds 11 and 12 by now
     target[:] = 10
-    assert memo.find(CALL) == (span(source), span(target))
+    assert memo.find(CALL, reaches=is_mapped) == (span(source), span(target))
     assert target.tolist() == [11, 12]
 
 
@@ -29,7 +30,7 @@ def test_another_source_runs_the_kernel() -> None:
     memo, source, target = opened(), np.array([1, 2]), np.array([10, 10])
     add_kept(memo, source, target)
     source[0], target[:] = 7, 10
-    assert memo.find(CALL) is None
+    assert memo.find(CALL, reaches=is_mapped) is None
     assert target.tolist() == [10, 10] and memo.hits == 0
 
 
@@ -41,9 +42,9 @@ def test_of_two_stores_to_one_place_the_first_says_what_was_there() -> None:
         cell[0] = value
     memo.end(CALL, (), span(cell), span(cell))
     cell[0] = 6
-    assert memo.find(CALL) is None
+    assert memo.find(CALL, reaches=is_mapped) is None
     cell[0] = 5
-    assert memo.find(CALL) is not None and cell[0] == 7
+    assert memo.find(CALL, reaches=is_mapped) is not None and cell[0] == 7
 
 
 def test_an_address_out_of_a_tensor_may_be_no_memory_any_more() -> None:
@@ -54,29 +55,58 @@ def test_an_address_out_of_a_tensor_may_be_no_memory_any_more() -> None:
         addresses[0] = view.ctypes.data
         memo.begin()
         memo.end(on(addresses, target), (*span(addresses), *span(view)), span(view), span(target))
-        assert memo.find(on(addresses, target)) is not None
+        assert memo.find(on(addresses, target), reaches=is_mapped) is not None
         del view
     addresses[0] = 0
-    assert memo.find(on(addresses, target)) is None
+    assert memo.find(on(addresses, target), reaches=is_mapped) is None
+
+
+def test_what_was_written_at_an_address_out_of_a_tensor_is_written_where_there_is_memory() -> None:
+    """A kernel that is given addresses in a tensor and only stores there, as vLLM's of the blocks
+    to be zeroed: it is to be judged anew where the device has no such memory.
+    """
+    memo, addresses, target = opened(), np.array([0]), np.array([10])
+    memo.begin()
+    target[0] = 0
+    memo.end(on(addresses), span(addresses), span(addresses), span(target))
+    target[0] = 10
+    assert memo.find(on(addresses), reaches=lambda low, high: False) is None and target[0] == 10
+    assert memo.find(on(addresses), reaches=is_mapped) is not None and target[0] == 0
+
+
+def test_others_take_over_what_lies_where_the_device_has_its_memory_everywhere() -> None:
+    addresses, place = np.array([0]), ((DEVICE_BASE, DEVICE_BASE + 8),)
+    memo, call = Memo(), on(addresses)
+    effect = LaunchEffect((Piece(0, 0, bytes(8)),), (), ((0, 0, 8),), ((-1, DEVICE_BASE, 8),))
+    memo.vouch(call, effect)
+    other = Memo()
+    other.load(memo.dump_for_others())
+    assert other.find(call, reaches=lambda low, high: True) == (span(addresses), place)
 
 
 def test_nothing_is_kept_unless_it_is_open() -> None:
     memo, source, target = Memo(), np.array([1]), np.array([10])
     add_kept(memo, source, target)
     target[:] = 10
-    assert memo.find(CALL) is None
+    assert memo.find(CALL, reaches=is_mapped) is None
 
 
 def test_a_recorded_run_takes_only_what_was_judged_and_loads_what_was_written() -> None:
     memo, source, target = opened(), np.array([1, 2]), np.array([10, 10])
     add_kept(memo, source, target, on(source, target))
     target[:] = 10
-    assert memo.find(on(source, target), is_recording=True) is None
+    assert memo.find(on(source, target), is_recording=True, reaches=is_mapped) is None
     memo = opened()
     add_vouched(memo, source, target, on(source, target))
     low = source.ctypes.data
-    assert memo.find(on(source, target), ((low, low + 1),), is_recording=True) is None
-    assert memo.find(on(source, target), ((low - 8, low),), is_recording=True) is not None
+    assert (
+        memo.find(on(source, target), ((low, low + 1),), is_recording=True, reaches=is_mapped)
+        is None
+    )
+    assert (
+        memo.find(on(source, target), ((low - 8, low),), is_recording=True, reaches=is_mapped)
+        is not None
+    )
 
 
 def test_what_others_take_over_was_judged_and_has_no_address_of_this_process() -> None:
@@ -89,7 +119,7 @@ def test_what_others_take_over_was_judged_and_has_no_address_of_this_process() -
     add_vouched(memo, source, target, on(source, target))
     other, here, there = Memo(), np.array([1, 2]), np.array([0, 0])
     other.load(memo.dump_for_others())
-    assert other.find(on(here, there), is_recording=True) is not None
+    assert other.find(on(here, there), reaches=is_mapped, is_recording=True) is not None
     assert there.tolist() == [1, 2]
     assert other.dump_for_others() == memo.dump_for_others()
 
@@ -108,14 +138,14 @@ def test_another_process_of_the_same_addresses_knows_the_effects() -> None:
     other = Memo()
     other.load(memo.dump())
     target[:] = 10
-    assert other.find(CALL) is not None and target[0] == 11
+    assert other.find(CALL, reaches=is_mapped) is not None and target[0] == 11
 
 
 def test_the_same_bytes_at_other_addresses_have_the_same_effect() -> None:
     memo, source, target = opened(), np.array([1, 2]), np.array([10, 10])
     add_kept(memo, source, target, on(source, target))
     there, here = np.array([1, 2]), np.array([10, 10])
-    assert memo.find(on(there, here)) == (span(there), span(here))
+    assert memo.find(on(there, here), reaches=is_mapped) == (span(there), span(here))
     assert here.tolist() == [11, 12]
 
 
@@ -128,10 +158,13 @@ def test_what_lies_side_by_side_here_need_not_do_so_elsewhere() -> None:
     effect = memo.end(call, span(both), span(both), span(target))
     assert effect is not None and [piece.region for piece in effect.read] == [0, 1]
     first, last, there = np.array([1, 2]), np.array([3, 4]), np.array([0])
-    assert memo.find(on(first, last, there)) == ((*sorted(span(first) + span(last)),), span(there))
+    assert memo.find(on(first, last, there), reaches=is_mapped) == (
+        (*sorted(span(first) + span(last)),),
+        span(there),
+    )
     assert there[0] == 10
     last[1] = 5
-    assert memo.find(on(first, last, there)) is None
+    assert memo.find(on(first, last, there), reaches=is_mapped) is None
 
 
 @pytest.mark.parametrize("limit", ["_CALLS_MAX", "_BYTES_KEPT_MAX"])
@@ -142,9 +175,9 @@ def test_no_more_is_kept_than_has_room(limit: str, monkeypatch: pytest.MonkeyPat
         source[0], target[0] = value, 0
         add_kept(memo, source, target)
     source[0], target[0] = 1, 0
-    assert memo.find(CALL) is not None
+    assert memo.find(CALL, reaches=is_mapped) is not None
     source[0], target[0] = 2, 0
-    assert memo.find(CALL) is None
+    assert memo.find(CALL, reaches=is_mapped) is None
 
 
 def test_a_call_is_its_kernel_its_grid_and_its_arguments() -> None:
@@ -196,21 +229,21 @@ def test_where_lines_are_noted_a_launch_runs_once_and_its_lines_are_told_from_th
     call = on(source, target)
     add_vouched(memo, source, target, call)
     memo.keep(notes)
-    assert memo.find(call) is None  # nobody noted its lines
+    assert memo.find(call, reaches=is_mapped) is None  # nobody noted its lines
     memo.begin()
     notes.ran = {"kernels.py": (3, 4)}
     memo.end(call, span(source), span(source), span(target))
-    assert memo.find(call) is not None and notes.added == [notes.ran]
+    assert memo.find(call, reaches=is_mapped) is not None and notes.added == [notes.ran]
     memo.keep()
-    assert memo.find(call, is_recording=True) is not None  # it was judged before
+    assert memo.find(call, is_recording=True, reaches=is_mapped) is not None  # it was judged before
     other, elsewhere = Memo(), Memo()
     other.load(memo.dump())  # of a process of the same sources
     other.keep(notes)
-    assert other.find(call) is not None and notes.added == [notes.ran] * 2
+    assert other.find(call, reaches=is_mapped) is not None and notes.added == [notes.ran] * 2
     elsewhere.load(memo.dump_for_others())
-    assert elsewhere.find(call, is_recording=True) is not None
+    assert elsewhere.find(call, reaches=is_mapped, is_recording=True) is not None
     elsewhere.keep(notes)
-    assert elsewhere.find(call) is None  # its lines may stand elsewhere there
+    assert elsewhere.find(call, reaches=is_mapped) is None  # its lines may stand elsewhere there
 
 
 def first(value: int) -> int:
@@ -231,4 +264,8 @@ def test_of_an_edited_kernel_nothing_is_known_also_by_what_was_captured_before(
         add_vouched(memo, cells, cells, call)
     monkeypatch.setattr(first, "__code__", (lambda value: value - 1).__code__)
     memo.edited()
-    assert [memo.find(call) is not None for call in (*calls, undigested)] == [False, True, False]
+    assert [memo.find(call, reaches=is_mapped) is not None for call in (*calls, undigested)] == [
+        False,
+        True,
+        False,
+    ]

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from kept_launches import add_vouched, on, opened
+from kept_launches import add_vouched, is_mapped, on, opened
 from racegate.interpose.kernels.memo import Memo
 from racegate.targets.common.inside import triton as kept_effects
 from racegate.targets.common.inside.triton import FILE, EffectsFile, KeptEffects
@@ -30,7 +30,10 @@ def knows(folder: Path, source: int) -> bool:
     memo = Memo()
     KeptEffects(memo, folder).load()
     array, target = np.array([source]), np.array([0])
-    return memo.find(on(array, target), is_recording=True) is not None and target[0] == source
+    return (
+        memo.find(on(array, target), is_recording=True, reaches=is_mapped) is not None
+        and target[0] == source
+    )
 
 
 def test_later_engines_know_it(tmp_path: Path) -> None:

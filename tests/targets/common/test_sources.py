@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from kept_launches import add_vouched, on, opened
+from kept_launches import add_vouched, is_mapped, on, opened
 from racegate.interpose.kernels.memo import Call, Memo
 from racegate.targets.common.inside.serve import NotTaken
 from racegate.targets.common.inside.sources import LineTracer, edit_source
@@ -117,7 +117,10 @@ def test_an_edited_kernel_is_read_anew_also_in_captured_graphs_and_the_memo_is_t
     edit_source(edit("value +\\\n    1", "value - 1"), memo)  # what is below stands a line higher
     launched = [InterpretedFunction(one).rewrite() for one in (runner.kernel, runner.other)]
     assert [one(1) for one in launched] == [0, 3] and (captured(1), other(1)) == (0, 3)
-    assert memo.find(on(cells)) is not None and memo.find(undigested) is None
+    assert (
+        memo.find(on(cells), reaches=is_mapped) is not None
+        and memo.find(undigested, reaches=is_mapped) is None
+    )
     linecache.clearcache()
 
 

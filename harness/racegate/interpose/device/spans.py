@@ -14,6 +14,10 @@ from racegate.interpose.device.kept import is_shared_mapping
 from racegate.order.ranges import Ranges
 from racegate.order.recorder import Recorder
 
+# Where the virtual device has its memory: at the same addresses in each process that asks for the
+# same in the same order.
+DEVICE_BASE, DEVICE_END = 1 << 45, 1 << 46
+
 
 class Place(Enum):
     """Where memory is, as copies tell it apart."""
@@ -97,6 +101,11 @@ class Spans:
         index = bisect_right(bases, address) - 1
         span = self._spans.get(bases[index]) if index >= 0 else None
         return span if span is not None and address < span.end else None
+
+    def has(self, low: int, high: int) -> bool:
+        """Whether the bytes [low, high) lie in one span."""
+        span = self.find(low)
+        return span is not None and high <= span.end
 
     def pinned_hulls(self, ranges: Ranges) -> Ranges:
         """The parts of sorted ranges that are pinned, those of one span as one range."""

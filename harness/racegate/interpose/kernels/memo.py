@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeAlias
 import msgspec
 import torch
 
-from racegate.interpose.device.kept import peek
+from racegate.interpose.device.spans import DEVICE_BASE, DEVICE_END
 from racegate.interpose.kernels.interpreted.digests import digest_of
 from racegate.order.ranges import Ranges
 
@@ -144,18 +144,28 @@ class Memo:
         return self._digests[kernel]
 
     def find(
-        self, call: Call, unwritten: Ranges = (), *, is_recording: bool = False
+        self,
+        call: Call,
+        unwritten: Ranges = (),
+        *,
+        reaches: Callable[[int, int], bool],
+        is_recording: bool = False,
     ) -> tuple[Ranges, Ranges] | None:
         """The footprint of a launch whose bytes are those of now; what it writes is written.
 
         unwritten: memory that nothing has written; a launch that loads of it is to be judged anew
+        reaches: whether the device has the bytes [low, high): addresses that a kernel was given in
+            a tensor may be no memory by now
         """
         for places, by_contents in self._effects.get(call.text, {}).items():
-            contents = _contents(call, places)
-            effect = None if contents is None else by_contents.get(contents)
+            if not _is_there(places, reaches):
+                continue
+            effect = by_contents.get(_contents(call, places))
             if effect is None or (is_recording and not effect.is_vouched):
                 continue
             if self._lines is not None and effect.lines is None:
+                continue
+            if not _is_there((*effect.reads, *effect.writes), reaches):
                 continue
             reads = _ranges(call, effect.reads)
             if unwritten and any(low < end and start < high for low, high in reads
@@ -218,7 +228,7 @@ class Memo:
 
     def dump_for_others(self) -> bytes:
         """What processes of the same packages may take over: what is vouched for, of kernels that a
-        digest tells apart, and by no address of this process; without lines, which may stand
+        digest tells apart, and by no address of this process alone; without lines, which may stand
         elsewhere in the sources of others.
         """
         return msgspec.msgpack.encode(self._for_others())
@@ -302,18 +312,13 @@ def _word(value: Any, regions: Ranges) -> str:
     return repr(value) if isinstance(value, _PLAIN) else ""
 
 
-def _contents(call: Call, places: _Places) -> bytes | None:
-    """What stands there now. Addresses that a kernel was given in tensors may be no memory here, if
-    these tensors hold others now: None.
-    """
-    found = []
-    for region, offset, size in places:
-        low = call.address(region, offset)
-        contents = ctypes.string_at(low, size) if region >= 0 else peek(low, low + size)
-        if contents is None:
-            return None
-        found.append(contents)
-    return b"".join(found)
+def _contents(call: Call, places: _Places) -> bytes:
+    return b"".join(ctypes.string_at(call.address(*place), size) for *place, size in places)
+
+
+def _is_there(places: _Places, reaches: Callable[[int, int], bool]) -> bool:
+    """Whether all that lies in the memory of no tensor of the launch is memory."""
+    return all(region >= 0 or reaches(low, low + size) for region, low, size in places)
 
 
 def _with(effect: LaunchEffect, known: LaunchEffect) -> LaunchEffect:
@@ -331,10 +336,14 @@ def _digest_in(text: str) -> str:
 
 
 def _is_anywhere(effect: LaunchEffect) -> bool:
-    """Whether all that it touched was memory of the launch's tensors."""
+    """Whether all that it touched was memory of the launch's tensors, or is found at the same
+    addresses elsewhere.
+    """
     touched = (*effect.reads, *effect.writes)
-    return all(piece.region >= 0 for piece in (*effect.read, *effect.written)) and all(
-        region >= 0 for region, _, _ in touched
+    places = ((piece.region, piece.offset) for piece in (*effect.read, *effect.written))
+    return all(
+        region >= 0 or DEVICE_BASE <= low < DEVICE_END
+        for region, low in (*places, *((region, low) for region, low, _ in touched))
     )
 
 

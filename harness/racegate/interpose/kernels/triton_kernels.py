@@ -240,8 +240,9 @@ class TritonKernels:
         def work() -> None:
             for low, high in whole:
                 session.guards.drop(low, high)
+            memo, has = self._memo, session.spans.has
             with session.own():
-                if self._memo is None or call is None or self._memo.find(call) is None:
+                if memo is None or call is None or memo.find(call, reaches=has) is None:
                     run(*given)
 
         if capture:
@@ -252,9 +253,8 @@ class TritonKernels:
 
     def _call(self, executor: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call | None:
         """By which the memo knows a launch."""
-        if self._memo is None:
-            return None
-        return call_of(executor, args, kwargs, self._memo.digest(executor.fn))
+        memo = self._memo
+        return None if memo is None else call_of(executor, args, kwargs, memo.digest(executor.fn))
 
     def _run(
         self, kernel: _Kernel, run: Callable[[], Any], call: Call | None, given: _Given
@@ -262,8 +262,9 @@ class TritonKernels:
         memo, notes = self._memo if call is not None else None, self._notes
         is_judged = self._session.is_recording
         if memo is not None and call is not None:
-            unwritten = given.unwritten.bytes
-            if (footprint := memo.find(call, unwritten, is_recording=is_judged)) is not None:
+            unwritten, has = given.unwritten.bytes, self._session.spans.has
+            footprint = memo.find(call, unwritten, reaches=has, is_recording=is_judged)
+            if footprint is not None:
                 notes.take()
                 return None, *footprint, None
             memo.begin()

@@ -121,14 +121,20 @@ cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *a, const void *f) {
     OK;
 }
 
-/* ---- memory */
-static void *map(size_t n) {
-    void *p = mmap(NULL, n ? n : 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+/* ---- memory: the device's lies at the same addresses in each process that asks for the same, as long as they are free */
+#define DEVICE_BASE (1ull << 45) /* as in spans.py, which says where it ends */
+#define DEVICE_END (1ull << 46)
+static _Atomic uint64_t device_next = DEVICE_BASE;
+static void *map(size_t n, int kind) {
+    size_t size = n ? n : 1, room = (size + 65535) & ~(size_t)65535;
+    uint64_t at = kind == DEVICE ? atomic_fetch_add(&device_next, room) : DEVICE_END;
+    void *hint = at + room <= DEVICE_END ? (void *)(uintptr_t)at : NULL; /* no MAP_FIXED: anything else is as good */
+    void *p = mmap(hint, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     return p == MAP_FAILED ? NULL : p;
 }
 static cudaError_t allocate(void **p, size_t n, int kind, enum log_kind log) {
     if (kind == DEVICE && !vg_take_memory(n)) return fail(cudaErrorMemoryAllocation);
-    if (!(*p = map(n))) {
+    if (!(*p = map(n, kind))) {
         if (kind == DEVICE) vg_give_memory(n);
         return fail(cudaErrorMemoryAllocation);
     }
