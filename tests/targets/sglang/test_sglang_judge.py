@@ -120,6 +120,10 @@ def test_the_report_says_which_scheduler_and_how_to_see_it_again() -> None:
     ("changes", "reason"),
     [
         ({"events": (Gap(step=1, request="A"),)}, "it needs gap"),
+        (
+            {"expect": Expect(rejections=1)},
+            "it expects rejections, and nothing is drafted (--model mtp does)",
+        ),
         ({"pauses": (Pause(step=1),)}, "it pauses the engine, which is done for vLLM alone"),
         ({"requests": (REQUEST,) * (REQUESTS_MAX + 1)}, "it has more than 8 requests"),
         (

@@ -9,7 +9,14 @@ from typing import Any
 import pytest
 
 from racegate.targets.common.inside.watch import Seen
-from racegate.targets.sglang.inside.truth import BATCH, ROWS, UNTRUE_MAX, PassTruth
+from racegate.targets.sglang.inside.truth import (
+    ACCEPTED,
+    BATCH,
+    ROWS,
+    UNTRUE_MAX,
+    VERIFIED,
+    PassTruth,
+)
 
 KNOWN = {"A": (5, 6, 7, 8), "B": (5, 6, 9)}
 
@@ -39,6 +46,7 @@ class Passes:
         rows = {
             "requests": [name for name, _, _ in asked],
             "counts": [end - start for _, start, end in asked],
+            "drafts": 0,
             "starts": None if decodes else [start for _, start, _ in asked],
             "table": [list(self.tables[name]) for name, _, _ in asked],
         }
@@ -67,7 +75,7 @@ def decoding() -> Passes:
 
 def test_true_passes_are_silent_and_every_field_is_compared() -> None:
     truth = decoding().truth()
-    assert truth.untrue == [] and truth.slot_reuses == 0
+    assert truth.untrue == [] and truth.counters["slot_reuses"] == 0
     assert truth.compared == {"tokens": 7, "positions": 7, "length": 5, "slots": 7, "context": 7}
 
 
@@ -109,7 +117,7 @@ def test_slots_that_are_written_again_are_counted() -> None:
     passes._slots = count(2)
     passes.run(("B", 0, 3))
     truth = passes.truth()
-    assert truth.untrue == [] and truth.slot_reuses == 2
+    assert truth.untrue == [] and truth.counters["slot_reuses"] == 2
 
 
 def test_what_nobody_was_given_is_not_compared_and_few_values_are_told() -> None:
@@ -120,3 +128,53 @@ def test_what_nobody_was_given_is_not_compared_and_few_values_are_told() -> None
     for _ in range(2 * UNTRUE_MAX):
         passes.run(("A", 3, 4), decodes=True)  # the end of A does not stand still
     assert len(passes.truth().untrue) == UNTRUE_MAX
+
+
+def verified(*counts: int, drafts: tuple[int, ...] = (8, 9, 3)) -> PassTruth:
+    """A prefill of the first two tokens of A, then passes that verify three drafts. counts: how
+    many are accepted of each pass, with the token behind them
+    """
+    known, table, start = {"A": (5, 6, 7, 8, 9, 4, 2)}, list(range(1, 20)), 2
+    rows: dict[str, Any] = {"requests": ["A"], "table": [table], "drafts": 0}
+    given: dict[str, Any] = {"req_pool_indices": [0], "seq_lens": [2], "input_ids": [5, 6]}
+    given |= {"positions": [0, 1], "out_cache_loc": [1, 2]}
+    seen: list[Seen] = [(1, BATCH, given), (1, ROWS, rows | {"starts": [0], "counts": [2]})]
+    for step, accepted in enumerate(counts, start=2):
+        places = list(range(start, start + 4))
+        given = {"req_pool_indices": [0], "seq_lens": [start], "positions": places}
+        token = known["A"][start] if start < len(known["A"]) else 1
+        given |= {"input_ids": [token, *drafts], "out_cache_loc": table[start : start + 4]}
+        seen.append((step, BATCH, given))
+        seen.append((step, ROWS, rows | {"starts": None, "counts": [4], "drafts": 3}))
+        seen.append((step, VERIFIED, {ACCEPTED: [accepted]}))
+        start += accepted
+    truth = PassTruth(known)
+    truth.read(seen)
+    return truth
+
+
+def test_drafts_are_accepted_as_far_as_they_were_delivered() -> None:
+    truth = verified(3)
+    assert truth.untrue == [] and truth.compared["accepted count"] == 1
+    assert truth.counters["rejections"] == 1 and truth.counters["full_rejects"] == 0
+    assert verified(4, drafts=(8, 9, 4)).counters["full_accepts"] == 1
+    assert verified(1, drafts=(3, 3, 3)).counters["full_rejects"] == 1
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_another_accepted_count_is_told_with_the_request(count: int) -> None:
+    (wrong,) = verified(count).untrue
+    assert wrong.what == "accepted count of request A in row 0"
+    assert wrong.used == count and wrong.true == 3
+
+
+def test_a_step_that_begins_elsewhere_than_behind_the_accepted_drafts_is_told() -> None:
+    truth = verified(3, 1)
+    assert truth.untrue == []
+    wrong = verified(2, 1).untrue[1:]
+    assert [one.what.partition(" of ")[0] for one in wrong][:2] == ["tokens", "positions"]
+
+
+def test_what_is_verified_behind_the_end_of_a_request_is_known_to_nobody() -> None:
+    truth = verified(3, 1, 1, 1)
+    assert truth.compared["accepted count"] == 2 and truth.untrue == []

@@ -108,10 +108,10 @@ def vllm_kind(
 
 
 def sglang_kind(
-    model: Annotated[list[ModelKind] | None, typer.Option(help="Not both of them.")] = None,
+    model: Annotated[list[ModelKind] | None, typer.Option(help="Not hybrid and dense.")] = None,
 ) -> SglangKind:
     """The ways to run SGLang that are asked for."""
-    return SglangKind(tuple(model or ModelKind))
+    return SglangKind(tuple(model)) if model else SglangKind()
 
 
 def releases(

@@ -44,7 +44,7 @@ class VllmKind:
 class SglangKind:
     """SGLang, with each of these models."""
 
-    models: tuple[ModelKind, ...] = tuple(ModelKind)
+    models: tuple[ModelKind, ...] = (ModelKind.HYBRID, ModelKind.DENSE)
 
     @property
     def packaging(self) -> EnginePackage:

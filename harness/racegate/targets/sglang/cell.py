@@ -8,8 +8,9 @@ from racegate.targets.sglang.wire import REQUESTS_MAX, TOKENS_MAX, ModelKind, Re
 
 UNSEEN = (
     "kernels that are compiled: plain forms of them run, in float32; mixed experts are one dense "
-    "layer; CUDA graphs and speculation are off"
+    "layer; CUDA graphs are off"
 )
+_OF_DRAFTS = ("rejections", "full_rejects", "full_accepts")
 
 
 class SchedulerCell(EngineCell, frozen=True, kw_only=True, tag="sglang", tag_field="of"):
@@ -34,7 +35,7 @@ class SchedulerCell(EngineCell, frozen=True, kw_only=True, tag="sglang", tag_fie
 
     @property
     def unseen(self) -> str:
-        return UNSEEN
+        return UNSEEN if self.model is ModelKind.MTP else f"{UNSEEN}, and nothing is drafted"
 
     def cannot_run(self, scenario: Scenario) -> str:
         kinds = {type(event).__name__ for event in scenario.events if not isinstance(event, Abort)}
@@ -42,6 +43,10 @@ class SchedulerCell(EngineCell, frozen=True, kw_only=True, tag="sglang", tag_fie
             return f"it needs {', '.join(sorted(kinds)).lower()}"
         if scenario.pauses:
             return "it pauses the engine, which is done for vLLM alone"
+        if self.model is not ModelKind.MTP:
+            missing = [name for name in _OF_DRAFTS if getattr(scenario.expect, name)]
+            if missing:
+                return f"it expects {', '.join(missing)}, and nothing is drafted (--model mtp does)"
         if len(scenario.requests) > REQUESTS_MAX:
             return f"it has more than {REQUESTS_MAX} requests"
         longest = max(len(one.prompt) + one.max_tokens for one in scenario.requests)

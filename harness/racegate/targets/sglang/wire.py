@@ -9,15 +9,18 @@ from enum import StrEnum
 REQUESTS_MAX = 8
 TOKENS_MAX = 448  # of one request
 VOCAB = 512
+DRAFT_LEN = 3  # of a model that drafts
 
 
 class ModelKind(StrEnum):
     """HYBRID: a gated-delta layer and one of attention, with the Mamba radix cache.
     DENSE: attention only, with the plain radix cache.
+    MTP: as HYBRID, with a multi-token-prediction layer that drafts.
     """
 
     HYBRID = "hybrid"
     DENSE = "dense"
+    MTP = "mtp"
 
 
 class Repair(StrEnum):

@@ -16,8 +16,9 @@ import torch
 
 from racegate.scenario.spec import Abort, Request, Scenario
 from racegate.targets.common.inside.session import EngineSession
+from racegate.targets.sglang.inside.drafts import drafter_of, watch_drafts
 from racegate.targets.sglang.inside.kept import note_output, watch_kept, watch_passes
-from racegate.targets.sglang.inside.model import config, fill_weights
+from racegate.targets.sglang.inside.model import EMBEDDED, config, fill_drafter, fill_weights
 from racegate.targets.sglang.inside.naming import named_buffers
 from racegate.targets.sglang.inside.tensors import watch_tensors
 from racegate.targets.sglang.inside.truth import PassTruth
@@ -27,7 +28,7 @@ from racegate.targets.sglang.inside.watch import (
     watch_retraction,
     watch_states,
 )
-from racegate.targets.sglang.wire import VOCAB, ModelKind
+from racegate.targets.sglang.wire import DRAFT_LEN, VOCAB, ModelKind
 
 CHUNK = 64  # tokens of a prefill that one step takes at most
 TRACKED = 64  # tokens between states that are kept for prefixes
@@ -115,12 +116,22 @@ def _arguments(folder: Path, model: ModelKind) -> dict[str, Any]:
     }
     if model is ModelKind.DENSE:
         return common
-    return common | {
-        "mamba_scheduler_strategy": "extra_buffer",
-        "mamba_radix_cache_strategy": "extra_buffer",
-        "mamba_track_interval": TRACKED,
-        "max_mamba_cache_size": 24,
+    drafting = {
+        "speculative_algorithm": "NEXTN",
+        "speculative_num_steps": DRAFT_LEN,
+        "speculative_eagle_topk": 1,
+        "speculative_num_draft_tokens": DRAFT_LEN + 1,
     }
+    return (
+        common
+        | (drafting if model is ModelKind.MTP else {})
+        | {
+            "mamba_scheduler_strategy": "extra_buffer",
+            "mamba_radix_cache_strategy": "extra_buffer",
+            "mamba_track_interval": TRACKED,
+            "max_mamba_cache_size": 24,
+        }
+    )
 
 
 def _free_port() -> int:
@@ -144,7 +155,12 @@ class Driver:
         self._idle = 0
         self.delivered: dict[str, tuple[int, ...]] = {}
         self.runner = scheduler.tp_worker.model_runner
-        fill_weights(self.runner.model)
+        drafter = drafter_of(scheduler)
+        if drafter is None:
+            fill_weights(self.runner.model)
+        else:
+            fill_drafter(drafter.model)
+            fill_weights(self.runner.model, embedded=EMBEDDED)
         session.listener.name_buffers(named_buffers(scheduler))
         self._take_over()
         watch_forward(self.watch, scheduler)
@@ -152,6 +168,8 @@ class Driver:
         watch_passes(self.watch, self.runner)
         watch_tensors(self.watch, self.runner)
         self._note_kept = watch_kept(self.watch, scheduler)
+        if drafter is not None:
+            watch_drafts(self.watch, scheduler, drafter)
 
     def _take_over(self) -> None:
         """Requests come from the scenario, and results stay here."""
@@ -261,7 +279,9 @@ class Driver:
 
     def _deliver(self, batch: Any) -> None:
         for request in batch.reqs:
-            self.delivered[request.rid] = tuple(int(token) for token in request.output_ids)
+            # Of accepted drafts a request may have more than it asked for.
+            given = getattr(request, "output_ids_through_stop", request.output_ids)
+            self.delivered[request.rid] = tuple(int(token) for token in given)
             if request.finished() and request.rid not in self._ended:
                 self._ended.add(request.rid)
                 self.watch.counters["prefix_hits"] += request.cached_tokens > 0

@@ -9,6 +9,9 @@ import torch
 from racegate.targets.sglang.wire import VOCAB, ModelKind
 
 SEED = 1
+EMBEDDED = 4.0  # of a model that drafts are made for
+OTHERS = 0.1  # what else decides of a draft
+_SHARED = ("lm_head", "model.embed_tokens")  # by the drafter with the model
 
 _COMMON: dict[str, Any] = {
     "vocab_size": VOCAB,
@@ -52,12 +55,13 @@ _HYBRID = {
 
 def config(model: ModelKind) -> dict[str, Any]:
     """The model's `config.json`."""
-    return _COMMON | (_HYBRID if model is ModelKind.HYBRID else _DENSE)
+    return _COMMON | (_DENSE if model is ModelKind.DENSE else _HYBRID)
 
 
-def fill_weights(module: torch.nn.Module) -> None:
+def fill_weights(module: torch.nn.Module, *, embedded: float = 1.0) -> None:
     """Random weights of the size that keeps activations near 1, so that each layer matters; slow
-    decay, so that a recurrent state remembers its whole prefix.
+    decay, so that a recurrent state remembers its whole prefix. embedded: size of what a token
+    itself is known by, to what the layers make of it
     """
     generator = torch.Generator().manual_seed(SEED)
     for name, weight in sorted(module.named_parameters()):
@@ -66,6 +70,21 @@ def fill_weights(module: torch.nn.Module) -> None:
             values = torch.full(weight.shape, -4.0)
         elif weight.dim() == 1:
             values = values * 0.1 + (0.0 if "dt_bias" in name or "bias" in name else 1.0)
-        elif "embed_tokens" not in name:
+        elif "embed_tokens" in name:
+            values = values * embedded
+        else:
             values = values / weight.shape[-1] ** 0.5
         weight.data.copy_(values.to(weight.dtype))
+
+
+def fill_drafter(module: torch.nn.Module) -> None:
+    """Weights of a drafter that is right about as often as it is wrong: what it says of a token is
+    mostly what the token itself decides, as it is in a model whose tokens are `EMBEDDED`.
+    """
+    fill_weights(module)
+    for name, weight in module.named_parameters():
+        if name == "fc.weight":  # [H, 2 H]: of the token, and of the state behind the one before
+            own = torch.eye(len(weight))
+            weight.data.copy_(torch.cat((own, OTHERS * own), dim=1).to(weight.dtype))
+        elif weight.dim() > 1 and not name.startswith(_SHARED):
+            weight.data.mul_(OTHERS)

@@ -108,7 +108,6 @@ class Host:
         driver.watch.read()
         found = msgspec.json.decode(result.read_bytes(), type=ReleaseRun)
         truth = None if found.realised or failure.message else driver.truth()
-        reuses = 0 if truth is None else truth.slot_reuses
         told = msgspec.structs.replace(
             found,
             observations=observations(driver.watch.seen),
@@ -117,7 +116,7 @@ class Host:
             delivered=delivered,
             untrue=() if truth is None else tuple(truth.untrue),
             compared={} if truth is None else dict(truth.compared),
-            counters=dict(driver.watch.counters) | {"slot_reuses": reuses},
+            counters=dict(driver.watch.counters) | ({} if truth is None else truth.counters),
             cpu_s=round(time.process_time(), 3),
             lines=tracer.lines(),
             alike=probed.alike(),

@@ -20,6 +20,7 @@ from typing import Any
 import torch
 
 from racegate.targets.common.inside.triton import answer_for_triton
+from racegate.targets.sglang.inside.chains import take_plain_chains
 from racegate.targets.sglang.inside.missing import OPERATORS, MissingPackages, Refuse
 
 SETTINGS = {
@@ -58,6 +59,7 @@ def _pass_over_shapes() -> None:
 def fit_engine() -> None:
     """After SGLang is imported, before a scheduler is made."""
     _take_plain_forms()
+    take_plain_chains()
     _make_experts_dense()
 
 

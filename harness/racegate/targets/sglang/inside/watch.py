@@ -15,8 +15,9 @@ from racegate.interpose.kernels.aliases import alias_of
 from racegate.targets.common.inside.session import EngineSession, Tensor
 from racegate.targets.common.inside.watch import Values, Watch
 from racegate.targets.sglang.inside.truth import BATCH, ROWS
+from racegate.targets.sglang.wire import DRAFT_LEN, TOKENS_MAX
 
-_GIVEN = ("input_ids", "req_pool_indices", "seq_lens", "positions", "out_cache_loc")
+GIVEN = ("input_ids", "req_pool_indices", "seq_lens", "positions", "out_cache_loc")
 
 
 class SchedulerWatch(Watch):
@@ -55,7 +56,7 @@ def watch_forward(watch: SchedulerWatch, scheduler: Any) -> None:
     plain = runner.forward
 
     def forward(batch: Any, *args: Any, **kwargs: Any) -> Any:
-        given = {name: getattr(batch, name, None) for name in _GIVEN}
+        given = {name: getattr(batch, name, None) for name in GIVEN}
         tensors = {name: tensor for name, tensor in given.items() if tensor is not None}
         watch.on_device(BATCH, tensors)
         _see_rows(watch, runner, batch)
@@ -79,23 +80,27 @@ def watch_forward(watch: SchedulerWatch, scheduler: Any) -> None:
 
 def _see_rows(watch: SchedulerWatch, runner: Any, batch: Any) -> None:
     """Whose the tokens of a pass are, and the slots of each: of a prefill, and of a step that
-    decodes. starts: what is computed of each before, as the scheduler has it; None if all decode
+    decodes or verifies drafts. starts: what is computed of each before, as the scheduler has it;
+    None if all decode
     """
-    names, lengths = getattr(batch, "rids", None), getattr(batch, "seq_lens_cpu", None)
-    mode = batch.forward_mode
-    if names is None or lengths is None or not (mode.is_decode() or mode.is_extend()):
+    names, mode = getattr(batch, "rids", None), batch.forward_mode
+    if names is None or not (mode.is_decode() or mode.is_extend()):
         return
-    decodes = mode.is_decode()
+    verifies = mode.is_target_verify()
+    decodes = verifies or mode.is_decode()
+    count = 1 + DRAFT_LEN if verifies else 1
     with watch.own():
-        most = int(lengths.max())
+        # Of drafts the host does not know how many were accepted, and so not how long requests are.
+        most = TOKENS_MAX + count if verifies else int(batch.seq_lens_cpu.max())
         rows = watch.memory_of(batch.req_pool_indices)
     watch.inner_look(
         ROWS,
         {"table": runner.req_to_token_pool.req_to_token},
         {"table": lambda table: table[rows.long(), :most]},
         requests=list(names),
+        drafts=count - 1,
         starts=None if decodes else [int(one) for one in batch.extend_prefix_lens_cpu],
-        counts=[1] * len(names) if decodes else [int(one) for one in batch.extend_seq_lens_cpu],
+        counts=[count] * len(names) if decodes else [int(one) for one in batch.extend_seq_lens_cpu],
     )
 
 
