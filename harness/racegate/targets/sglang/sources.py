@@ -18,6 +18,11 @@ MUTATED = (
     "srt/mem_cache/memory_pool.py",
     "srt/mem_cache/unified_radix_cache.py",
     "srt/model_executor/forward_batch_info.py",
+    "srt/speculative/eagle_worker_v2.py",
+    "srt/speculative/eagle_worker_common.py",
+    "srt/speculative/eagle_utils.py",
+    "srt/speculative/eagle_info.py",
+    "srt/speculative/spec_utils.py",
     "srt/layers/attention/triton_backend.py",
     "srt/layers/attention/hybrid_linear_attn_backend.py",
 )
