@@ -18,6 +18,7 @@ ASSIGNED = (
     ("interpose/kernels/run.py", "bound", "what an operator is given and touches comes in pieces"),
     ("interpose/kernels/later.py", "bound", "the arguments of an operator are copied behind it"),
     ("interpose/other_sources.py", "owner", "Python's: it reads other texts than the files have"),
+    ("targets/sglang/inside/drafts.py", "worker", "SGLang's: its verification is watched"),
     ("targets/sglang/inside/engine.py", "scheduler", "SGLang's: its ends are exchanged"),
     ("targets/sglang/inside/repairs.py", "pool", "SGLang's: a repair is switched off"),
     ("targets/sglang/inside/watch.py", "runner", "SGLang's: its forward pass is watched"),
