@@ -23,8 +23,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from racegate.targets.common.environment import EnginePackage
+from racegate.targets.sglang.environment import SGLANG
 from racegate.targets.vllm.environment import VLLM
 
+RELEASES = {VLLM.name: (VLLM, "0.33.0"), SGLANG.name: (SGLANG, "0.5.23")}
 RELEASE = "0.33.0"
 SHOWN_MAX = 100
 COLUMNS = 110  # of the terminal that a gate prints to
@@ -44,7 +47,7 @@ MISTAKES = Path(__file__).with_name("mistakes.toml")
 
 
 class Mistake(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A text of one file of vLLM, and what takes its place. kind: race or logic
+    """A text of one file of an engine, and what takes its place. kind: race or logic
 
     options: of the gate, where the usual ones do not run it; scenario: the only one that is judged
     nothing: why it changes nothing, by mode; origin: the public repair that it undoes
@@ -169,13 +172,14 @@ class CopyGate(NamedTuple):
     end: str
 
 
-def gate(mistake: Mistake, *options: str) -> CopyGate:
-    """The gate of a copy of the release that has the mistake."""
+def gate(mistake: Mistake, *options: str, engine: str = VLLM.name) -> CopyGate:
+    """The gate of a copy of the engine's release that has the mistake."""
+    package, release = RELEASES[engine]
     with tempfile.TemporaryDirectory() as folder:
-        plant(mistake, Path(folder))
+        plant(mistake, Path(folder), package, release)
         out = Path(folder, "out.json")
-        command = [sys.executable, "-m", "racegate", "vllm", "gate", "--release", RELEASE]
-        command += ["--path", folder, "--against", RELEASE, *options]
+        command = [sys.executable, "-m", "racegate", engine, "gate", "--release", release]
+        command += ["--path", folder, "--against", release, *options]
         command += [*mistake.options, *only(mistake.scenario, Path(folder))]
         # What differs shows in the recorded runs; landings would say what harm it does.
         command += ["--runs", "0", "--json", str(out), "--log", str(Path(folder, "log"))]
@@ -196,12 +200,13 @@ def only(scenario: str, folder: Path) -> list[str]:
     return ["--scenarios", str(scripts)]
 
 
-def plant(mistake: Mistake, folder: Path) -> None:
+def plant(mistake: Mistake, folder: Path, package: EnginePackage, release: str) -> None:
     """A copy of the release with the mistake. Raises SystemExit if its place is not there."""
-    release = VLLM.environment_of(RELEASE)
-    (site,) = release.folder.glob("lib/python*/site-packages/vllm")
-    shutil.copytree(site, folder / "vllm", copy_function=os.link)  # compiled files stay valid
-    file = folder / "vllm" / mistake.file
+    installed = package.environment_of(release).folder
+    (site,) = installed.glob(f"lib/python*/site-packages/{package.module}")
+    copy = folder / package.sources / package.module
+    shutil.copytree(site, copy, copy_function=os.link)  # compiled files stay valid
+    file = copy / mistake.file
     text = file.read_text()
     if text.count(mistake.before) != 1:
         raise SystemExit(

@@ -1,14 +1,15 @@
-"""Plants the mistakes of unknown.toml, which nobody had tried, and asks what the gate says.
+"""Plants mistakes that nobody had tried, and asks what the gate says.
 
     python reports/vllm/unknown.py reports/vllm/unknown.jsonl [--only WORD] [--runner v1]
         [--minutes M] [--scenario NAME ...] [--checkouts]
+    python reports/vllm/unknown.py reports/sglang/unknown.jsonl --engine sglang --checkouts
 
-Each is made in a started engine, as `racegate vllm mutate` does, in one scenario after the other of
-those that run the changed lines, until one notices it: with what the gate prints of that scenario
-first. `--minutes M` begins no scenario behind that; `--scenario NAME` (can be repeated) takes those
-alone. With `--checkouts` each is made in a copy of the release in its place, which is gated with
-all scenarios, as `mistakes.py` does. One record a line, and a page beside it; mistakes that have a
-record are not planted again.
+The mistakes are those of the file OUT.toml beside the records. Each is made in a started engine, as
+`racegate vllm mutate` does, in one scenario after the other of those that run the changed lines,
+until one notices it: with what the gate prints of that scenario first. `--minutes M` begins no
+scenario behind that; `--scenario NAME` (can be repeated) takes those alone. With `--checkouts` each
+is made in a copy of the release in its place, which is gated with all scenarios, as `mistakes.py`
+does. One record a line, and a page beside it; mistakes that have a record are not planted again.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from textwrap import wrap
 from time import monotonic
 
 import msgspec
-from mistakes import COLUMNS, RELEASE, SCRIPTS, Mistake, gate, shown
+from mistakes import COLUMNS, RELEASE, RELEASES, SCRIPTS, Mistake, gate, shown
 from rich.console import Console
 
 from racegate.history.exit_code import ExitCode
@@ -43,7 +44,6 @@ from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.environment import VLLM
 from racegate.targets.vllm.wire import StateMode
 
-UNKNOWN = Path(__file__).with_name("unknown.toml")
 # Scenarios that run much, so that most mistakes are noticed in the first ones.
 FIRST = (
     "preemption_for_blocks",
@@ -58,15 +58,15 @@ FIRST = (
 )
 SCREEN_LINES = 24  # of a terminal that nobody has made larger
 PAGE = """\
-# Mistakes in vLLM {release} that nobody had tried
+# Mistakes in {title} {release} that nobody had tried
 
-Written by `python reports/vllm/unknown.py reports/vllm/unknown.jsonl`: each mistake of
-[unknown.toml](unknown.toml), written before the first of its batch was judged, and none changed
-or left out since. Most undo a repair that vLLM merged or was offered (*origin*). {checkouts} were
-made in a checkout, whose gate ran all scenarios (`--checkouts`); {confirmed} of these were noticed.
-The others were made in a started engine and judged in those of the recorded scenarios that run
-their lines. All were judged beside the release from the recorded runs (`--runs 0`). {open} of the
-file are not judged yet.
+Written by `python reports/vllm/unknown.py {command}`: each mistake of [unknown.toml](unknown.toml),
+written before the first of its batch was judged, and none changed or left out since. Where one
+undoes a repair that was merged or offered, that is its *origin*. {checkouts} were made in a
+checkout, whose gate ran all scenarios (`--checkouts`); {confirmed} of these were noticed. {started}
+were made in a started engine and judged in those of the recorded scenarios that run their lines.
+All were judged beside the release from the recorded runs (`--runs 0`). {open} of the file are not
+judged yet.
 
 **{noticed} of {all} are noticed as drawn**; {quiet} of those that are not change nothing, or need
 what the column says. Below the table is what the gate prints of each, at most {lines} lines.
@@ -78,8 +78,8 @@ what the column says. Below the table is what the gate prints of each, at most {
 class Unknown(msgspec.Struct, frozen=True, kw_only=True):
     """What became of a mistake. scenario: that noticed it; what: it said first, or why none did
 
-    code: what the gate ends with; screen: what it prints first; in_checkout: whether it was made in
-        a checkout, and not in a started engine
+    code: what the gate ends with; screen: what it prints first, if it was kept
+    in_checkout: whether it was made in a checkout, and not in a started engine
     """
 
     name: str
@@ -96,26 +96,29 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--only", default="")
     parser.add_argument("--checkouts", action="store_true")
+    parser.add_argument("--engine", choices=RELEASES, default="vllm")
     parser.add_argument("--runner", choices=("v1", "v2"), default="")
     parser.add_argument("--minutes", type=float, default=inf)
     parser.add_argument("--scenario", action="append", default=[])
     given = parser.parse_args()
     until = monotonic() + 60 * given.minutes
     known = {one.name for one in records(given.out)}
+    planned = mistakes(given.out)
     by_options: defaultdict[tuple[str, ...], list[Mistake]] = defaultdict(list)
-    for mistake in mistakes():
-        is_asked = given.only in mistake.name and given.runner in cell_of(mistake.options).runner
+    for mistake in planned:
+        is_asked = given.only in mistake.name and given.runner in runner_of(mistake.options)
         if mistake.name not in known and is_asked:
             by_options[mistake.options].append(mistake)
     for mistake in chain(*by_options.values()) if given.checkouts else ():
         if monotonic() < until:
-            add(given.out, judged_checkout(mistake))
+            add(given.out, judged_checkout(mistake, given.engine))
     for options, planted in by_options.items() if not given.checkouts else ():
         able = ordered(cell_of(options))
         tried = [one for one in able if not given.scenario or one.name in given.scenario]
         for judged in in_started(cell_of(options), planted, tried, until=until):
             add(given.out, judged)
-    given.out.with_suffix(".md").write_text(page(records(given.out)))
+    told = page(records(given.out), planned, given.engine)
+    given.out.with_suffix(".md").write_text(told)
 
 
 def add(out: Path, judged: Unknown) -> None:
@@ -125,9 +128,15 @@ def add(out: Path, judged: Unknown) -> None:
     print(f"{judged.code} {judged.name}: {judged.scenario} {judged.what}", flush=True)
 
 
-def mistakes() -> list[Mistake]:
-    """Those of the file, in its order."""
-    return msgspec.convert(tomllib.loads(UNKNOWN.read_text())["mistake"], list[Mistake])
+def mistakes(out: Path) -> list[Mistake]:
+    """Those of the file beside the records, in its order."""
+    text = out.with_suffix(".toml").read_text()
+    return msgspec.convert(tomllib.loads(text)["mistake"], list[Mistake])
+
+
+def runner_of(options: tuple[str, ...]) -> str:
+    """Which of vLLM's a gate asks for."""
+    return dict(zip(options[::2], options[1::2], strict=True)).get("--runner", "v1")
 
 
 def records(path: Path) -> list[Unknown]:
@@ -212,9 +221,9 @@ def edit_of(mistake: Mistake) -> tuple[SourceEdit, set[int]]:
     return SourceEdit(module, start, end, mistake.after), lines
 
 
-def judged_checkout(mistake: Mistake) -> Unknown:
+def judged_checkout(mistake: Mistake, engine: str) -> Unknown:
     """What the whole gate of a checkout that has the mistake says."""
-    gated = gate(mistake)
+    gated = gate(mistake, engine=engine)
     sides = ((one["scenario"], one["comparison"]) for one in gated.results)
     found = ((name, (side["changed"], *side["new"])) for name, side in sides if side)
     said = ((name, one["message"]) for name, findings in found for one in findings if one)
@@ -229,9 +238,11 @@ def judged_checkout(mistake: Mistake) -> Unknown:
     )
 
 
-def page(done: list[Unknown]) -> str:
+def page(done: list[Unknown], planned: list[Mistake], engine: str) -> str:
     """The table of all records, and their screens, as Markdown."""
-    by_name = {one.name: one for one in mistakes()}
+    by_name = {one.name: one for one in planned}
+    package, release = RELEASES[engine]
+    options = "" if package is VLLM else f" --engine {engine} --checkouts"
     rows, screens = [], []
     for one in done:
         mistake = by_name[one.name]
@@ -241,18 +252,21 @@ def page(done: list[Unknown]) -> str:
             f"| {one.name} | {mistake.origin} | {mistake.kind} | {' '.join(mistake.options)} "
             f"| {one.scenario if one.code == 1 else 'no'} | {found} |"
         )
-        if one.code == 1:
+        if one.screen:
             parts = (_as_shown(line) for line in one.screen.split("\n"))
             lines = [f"    {part}".rstrip() for part in chain(*parts)]
             screens += ["", f"### {one.name}", "", *lines]
     figures = PAGE.format(
-        release=RELEASE,
+        title=package.title,
+        release=release,
+        command=f"reports/{engine}/unknown.jsonl{options}",
         lines=SCREEN_LINES,
         noticed=sum(one.code == 1 for one in done),
         all=len(done),
         quiet=sum(one.code != 1 and "none" in by_name[one.name].nothing for one in done),
         open=len(by_name) - len(done),
         checkouts=sum(one.in_checkout for one in done),
+        started=sum(not one.in_checkout for one in done),
         confirmed=sum(one.in_checkout and one.code == 1 for one in done),
     )
     return "\n".join([figures, *rows, "", "## First screens", *screens, ""])
