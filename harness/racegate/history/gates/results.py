@@ -91,7 +91,7 @@ def gated(
     worst = exit_code(verdicts)
     decisive = (verdict for verdict in verdicts if exit_code([verdict]) is worst)
     code = _code_of(results, known, benign)
-    is_compared = any(result.comparison for result in results)
+    is_compared = any(result.comparison for result in results if not result.refused)
     return GatedResults(
         schema=SCHEMA,
         verdict=next(decisive, Verdict.INCONCLUSIVE),

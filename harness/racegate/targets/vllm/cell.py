@@ -17,6 +17,7 @@ from racegate.targets.vllm.wire import (
     REQUESTS_MAX,
     STEPS,
     TEMPERATURE_MAX,
+    TEMPERATURE_ONE,
     TOKENS_MAX,
     AdapterMode,
     CaptureMode,
@@ -193,6 +194,8 @@ class Cell(EngineCell, frozen=True, kw_only=True, tag="vllm", tag_field="of"):
         if expect.prefix_hits and self.mode is StateMode.NONE:
             return "it needs cached prefixes: --cache-mode align"
         is_drawn = self.draft_mode is DraftMode.PROBABILISTIC and self.drafts
+        if is_drawn and any(one.temperature == TEMPERATURE_ONE for one in scenario.requests):
+            return "its drafts are drawn at a temperature of 1, at which they are not certain"
         if expect.drawn_drafts and not is_drawn:
             return "it needs drafts that are drawn: --draft-mode probabilistic"
         if self.graphs is CaptureMode.PIECEWISE and self.drafts and self.runner is ModelRunner.V2:
@@ -259,8 +262,8 @@ def cannot_run(scenario: Scenario) -> str:
     if len(scenario.requests) > REQUESTS_MAX:
         return f"it has more than {REQUESTS_MAX} requests"
     for request in scenario.requests:
-        if request.temperature > TEMPERATURE_MAX:
-            return f"request {request.name} is sampled at more than {TEMPERATURE_MAX}"
+        if request.temperature > TEMPERATURE_MAX and request.temperature != TEMPERATURE_ONE:
+            return f"request {request.name} is sampled at more than {TEMPERATURE_MAX}, and not at 1"
         if request.grammar_modulus and not all(step % request.grammar_modulus for step in STEPS):
             return f"request {request.name} has a grammar that forbids what the model says"
         if request.stop_after is not None or request.stop_token is not None:

@@ -17,7 +17,7 @@ from racegate.targets.common.wire import PENALISED, UNPENALISED
 from racegate.targets.vllm.inside.scripted.model import VOCAB
 from racegate.targets.vllm.inside.scripted.thinking import budget_of
 from racegate.targets.vllm.inside.watch import RunnerWatch
-from racegate.targets.vllm.wire import MODULUS_MAX, ThinkingMode
+from racegate.targets.vllm.wire import MODULUS_MAX, STEPS, TEMPERATURE_ONE, ThinkingMode
 
 _NAMED = "logprob_token_ids"  # whose log probabilities a request asks for
 SORTS = 4  # of requests that are sampled, by their seeds: what follows its row is another's there
@@ -29,6 +29,7 @@ _PENALISING = (
 )
 _BITS = 32  # tokens of one word of a mask
 NO_PENALTIES = {"presence_penalty": 0.0, "frequency_penalty": 0.0, "repetition_penalty": 1.0}
+HALF = 0.5  # of what is likely: less than the scripted token alone
 SCORED = 200  # and from which on it asks for log probabilities of its prompt's tokens too
 ONE_PENALTY = 300  # and from which on it has one penalty again, that of frequency
 
@@ -42,7 +43,9 @@ def params_of(request: Request, own: range, *, is_drafted: bool, thinking: Think
     from vllm import SamplingParams
 
     chosen: dict[str, Any] = dict(budget_of(own, thinking))
-    if request.temperature:
+    if request.temperature == TEMPERATURE_ONE:
+        chosen |= {"seed": request.seed, "top_p": HALF}  # nothing else that changes its logits
+    elif request.temperature:
         chosen |= {"seed": request.seed, **penalties_of(request)}
         chosen |= narrowed_as(request.seed % SORTS, own, is_drafted=is_drafted)
         chosen |= scored_as(request)
@@ -61,7 +64,7 @@ def params_of(request: Request, own: range, *, is_drafted: bool, thinking: Think
         ignore_eos=True,
         **chosen,
     )
-    if request.temperature and request.seed % SORTS == 2:
+    if 0 < request.temperature < TEMPERATURE_ONE and request.seed % SORTS == 2:
         params._bad_words_token_ids = words_of(own)  # what a tokenizer would have made of words
     return params
 
@@ -87,11 +90,15 @@ def narrowed_as(sort: int, own: range, *, is_drafted: bool) -> dict[str, Any]:
 
 
 def words_of(own: range) -> list[list[int]]:
-    """Words that are never said: one token, and two of which the first is. Every eighth token of
-    its own begins one: each word is a program of an interpreted kernel, for every row.
+    """Words that are never said: one token; and two and three, of which all but the last are said.
+    That is no other word's, so that it is forbidden where the word has begun and nowhere else.
+    Every eighth token of its own begins two: each word is a program of an interpreted kernel.
     """
-    other = _other(own)
-    return [[other], *([token, other] for token in own[::8])]
+    one, two, three = _others(own)
+    begun = range(0, len(own), 8)
+    pairs = ([own[at], two] for at in begun)
+    triples = ([own[at], own[(at + STEPS[0]) % len(own)], three] for at in begun)
+    return [[one], *pairs, *triples]
 
 
 def _at_least(count: int, own: range) -> dict[str, Any]:
@@ -101,7 +108,13 @@ def _at_least(count: int, own: range) -> dict[str, Any]:
 
 def _other(own: range) -> int:
     """Somebody else's token."""
-    return own.start - 1 if own.start else own.stop
+    return _others(own)[0]
+
+
+def _others(own: range) -> tuple[int, int, int]:
+    """Three tokens of somebody else."""
+    first = own.start - 3 if own.start else own.stop
+    return first + 2, first + 1, first
 
 
 def penalties_of(request: Request) -> dict[str, float]:
