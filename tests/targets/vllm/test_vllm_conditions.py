@@ -267,6 +267,15 @@ def test_what_a_request_is_sampled_with_forbids_no_token_of_its_own(
     assert not is_drafted or not asked.keys() & {"min_p", "logit_bias"}
 
 
+@given(st.integers(0, REQUESTS_MAX - 1))
+def test_the_last_token_of_a_word_is_forbidden_by_no_other_word_alone(index: int) -> None:
+    """Else a mistake in what has to stand before it would show in nothing."""
+    words = words_of(range(index * WIDTH, (index + 1) * WIDTH))
+    ends = {len(word): {other[-1] for other in words if len(other) == len(word)} for word in words}
+    assert ends.keys() == {1, 2, 3} and [len(each) for each in ends.values()] == [1, 1, 1]
+    assert len(set.union(*ends.values())) == 3
+
+
 def test_rows_of_different_sorts_are_sampled_with_different_parameters() -> None:
     asked = [narrowed_as(sort, range(64, 128), is_drafted=False) for sort in range(SORTS)]
     assert all(one != other for one in asked for other in asked if one is not other)

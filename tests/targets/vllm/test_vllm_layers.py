@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from racegate.targets.vllm.inside.layers import OWNED, owned, told_by, watch_layers
+from racegate.targets.vllm.inside.watch import STATES, watch_metadata
 
 GDN = "vllm.v1.attention.backends.gdn_attn"
 MAMBA2 = "vllm.v1.attention.backends.mamba2_attn"
@@ -103,6 +104,44 @@ def test_counts_are_told_while_requests_are_served(
         assert known["sizes of seq_lens"] == [2] and known["seq_lens"] == [4, 9]
         assert known["given sizes of far"] == [2, 3] and "given far" not in known
         assert known["given is_last"] is True
+
+
+@pytest.mark.parametrize("drafted", [1, None])
+def test_slots_of_a_later_group_of_states_are_seen(
+    monkeypatch: pytest.MonkeyPatch, drafted: int | None
+) -> None:
+    """Its metadata is that of the first group, with other slots. None: of a builder that has no
+    counts of rows with drafts
+    """
+
+    def update(builder: object, metadata: SimpleNamespace) -> SimpleNamespace:
+        return metadata
+
+    for path in ("vllm", "vllm.v1", "vllm.v1.attention", "vllm.v1.attention.backends"):
+        monkeypatch.setitem(sys.modules, path, ModuleType(path))
+    for path, name in STATES:
+        module: Any = ModuleType(path)
+        setattr(module, name, SimpleNamespace(build=update, update_block_table=update))
+        monkeypatch.setitem(sys.modules, path, module)
+    watch: Any = Notes()
+    watch.group_of = lambda builder: {"group": builder}
+    watch_metadata(watch, lambda: ["A", "B"])
+    builder: Any = sys.modules[GDN].GDNAttentionMetadataBuilder  # type: ignore[attr-defined]
+    slots = {"spec_state_indices_tensor": torch.tensor([[3, 4], [9, 9]])}
+    given = SimpleNamespace(**slots, non_spec_state_indices_tensor=torch.tensor([5, 9]))
+    if drafted is not None:
+        given.num_spec_decodes = drafted
+    assert builder.update_block_table(2, given) is given
+    if drafted is None:
+        assert watch.inner == []
+        return
+    ((name, tensors, known),) = watch.inner
+    assert (name, known) == ("metadata of a later group", {"rows": ["A", "B"], "group": 2})
+    kept = {field: tensor.tolist() for field, tensor in tensors.items()}
+    assert kept == {
+        "spec_state_indices_tensor": [[3, 4]],
+        "non_spec_state_indices_tensor": [5],
+    }
 
 
 @dataclass

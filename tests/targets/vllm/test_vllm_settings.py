@@ -171,10 +171,8 @@ def test_states_of_mamba2_are_as_large_as_the_others_and_not_computed() -> None:
     assert heads == usual["linear_num_value_heads"] and size == usual["linear_value_head_dim"]
     assert other["ssm_state_size"] == usual["linear_key_head_dim"]
     assert other["conv_kernel"] == usual["linear_conv_kernel_dim"]
-    assert {mode for mode in LayerMode if mode.is_recurrent} == {
-        LayerMode.HYBRID,
-        LayerMode.MAMBA2,
-    }
+    recurrent = {LayerMode.HYBRID, LayerMode.GROUPS, LayerMode.MAMBA2}
+    assert {mode for mode in LayerMode if mode.is_recurrent} == recurrent
     asked = cell(layers=LayerMode.MAMBA2)
     assert asked.settings == ("v1", "align", "mamba2")
     scenario = load_for("vLLM", SCRIPTS / "preemption_for_blocks.toml")

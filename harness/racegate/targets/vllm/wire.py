@@ -24,12 +24,14 @@ class ModelRunner(StrEnum):
 
 
 class LayerMode(StrEnum):
-    """Which layers the model has. HYBRID: recurrent ones (gated delta rule) beside attention;
+    """Which layers the model has. HYBRID: a recurrent one (gated delta rule) beside attention;
+    GROUPS: three of these to one of attention, whose states are in several groups of blocks;
     MAMBA2: recurrent ones of that kind, as Nemotron has them, beside attention; WINDOWS: attention,
     of which one layer looks back over a window, and the others over the prompt and a window
     """
 
     HYBRID = "hybrid"
+    GROUPS = "groups"
     MAMBA2 = "mamba2"
     ATTENTION = "attention"
     WINDOWS = "windows"
@@ -37,7 +39,7 @@ class LayerMode(StrEnum):
     @property
     def is_recurrent(self) -> bool:
         """Whether there are states beside keys and values."""
-        return self in (LayerMode.HYBRID, LayerMode.MAMBA2)
+        return self in (LayerMode.HYBRID, LayerMode.GROUPS, LayerMode.MAMBA2)
 
 
 class ProposerKind(StrEnum):

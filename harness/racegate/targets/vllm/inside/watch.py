@@ -18,13 +18,14 @@ from racegate.targets.vllm.wire import DRAFTS_USUAL
 GATED_DELTA = ("vllm.v1.attention.backends.gdn_attn", "GDNAttentionMetadataBuilder")
 MAMBA2 = ("vllm.v1.attention.backends.mamba2_attn", "Mamba2AttentionMetadataBuilder")
 # Where the slots of states stand in it: by field, the count of the rows that have these.
-_STATES = {
+STATES = {
     GATED_DELTA: {
         "spec_state_indices_tensor": "drafted",
         "non_spec_state_indices_tensor": "others",
     },
     MAMBA2: {"state_indices_tensor_d": "num_decodes", "state_indices_tensor_p": "num_prefills"},
 }
+_LATER = "update_block_table"  # of a builder that makes metadata of another group's
 # Of attention's metadata, on the host, by the names of several releases.
 _HOST_LENGTHS = ("seq_lens_cpu_upper_bound", "_seq_lens_cpu", "_num_computed_tokens_cpu")
 
@@ -87,9 +88,12 @@ class RunnerWatch(Watch):
 
 def watch_metadata(watch: RunnerWatch, rows: Callable[[], list[str]]) -> None:
     """The metadata of recurrent layers: which count, lengths and slots each row is run with."""
-    for (path, name), slots in _STATES.items():
+    for (path, name), slots in STATES.items():
         builder = getattr(import_module(path), name)
         builder.build = _metadata_seen(watch, rows, builder.build, slots)
+        if hasattr(builder, _LATER):
+            later = _later_seen(watch, rows, getattr(builder, _LATER), slots)
+            setattr(builder, _LATER, later)
 
 
 def _metadata_seen(
@@ -129,6 +133,30 @@ def _metadata_seen(
         return made
 
     return build
+
+
+def _later_seen(
+    watch: RunnerWatch, rows: Callable[[], list[str]], plain: Any, slots: Mapping[str, str]
+) -> Any:
+    """Of a later group of states, whose metadata is that of the first with other slots."""
+
+    def update(builder: Any, *args: Any, **kwargs: Any) -> Any:
+        made = plain(builder, *args, **kwargs)
+        names = rows()
+        drafted = getattr(made, "num_spec_decodes", None)
+        if names and drafted is not None:
+            owned = {"drafted": drafted, "others": len(names) - drafted}
+            given = {field: getattr(made, field) for field in slots}
+            tensors = {
+                field: tensor[: owned[slots[field]]]
+                for field, tensor in given.items()
+                if tensor is not None
+            }
+            known = watch.group_of(builder)
+            watch.inner_on_device("metadata of a later group", tensors, rows=names, **known)
+        return made
+
+    return update
 
 
 def watch_attention(watch: RunnerWatch, rows: Callable[[], list[str]]) -> None:

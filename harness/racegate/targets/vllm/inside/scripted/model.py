@@ -31,6 +31,11 @@ from racegate.targets.vllm.wire import (
 
 WIDTH = 64
 VOCAB = 2048
+_KINDS = {  # of layers; others have attention alone
+    LayerMode.HYBRID: ("linear_attention", "full_attention"),
+    LayerMode.GROUPS: ("linear_attention",) * 3 + ("full_attention",),
+}
+_ATTENTION = ("full_attention", "full_attention")
 _WIDE = 10240  # tokens: blocks of kernels have 8192
 PLACES_MAX = TOKENS_MAX + 8  # with drafts behind the last token; nothing is wrong in the last
 Tensor = Any  # torch is untyped here
@@ -60,28 +65,28 @@ def config(
     positions: PositionMode = PositionMode.TEXT,
     vocabulary: VocabularyMode = VocabularyMode.USUAL,
 ) -> dict[str, Any]:
-    """A tiny model with multi-token prediction: one gated-delta layer and one of attention, or two
-    of attention, which may have windows. With M-RoPE it is that model's successor, with Mamba2
-    another.
+    """A tiny model with multi-token prediction: one or three gated-delta layers and one of
+    attention, or two of attention, which may have windows. With M-RoPE it is that model's
+    successor, with Mamba2 another.
     """
     if layers is LayerMode.MAMBA2:
-        return _of_mamba2(_usual_config("full_attention")) | {"vocab_size": vocab_of(vocabulary)}
-    first = "linear_attention" if layers is LayerMode.HYBRID else "full_attention"
+        return _of_mamba2(_usual_config(_ATTENTION)) | {"vocab_size": vocab_of(vocabulary)}
+    kinds = _KINDS.get(layers, _ATTENTION)
     windows = {"rswa_window": WINDOW_TOKENS} if layers is LayerMode.WINDOWS else {}
     tokens = {"vocab_size": vocab_of(vocabulary)}
     dimensions = _MROPE if positions is PositionMode.MROPE else {}
-    return _usual_config(first) | windows | dimensions | tokens
+    return _usual_config(kinds) | windows | dimensions | tokens
 
 
-def _usual_config(first: str) -> dict[str, Any]:
-    """first: the kind of the first layer"""
+def _usual_config(kinds: Sequence[str]) -> dict[str, Any]:
+    """kinds: of the layers"""
     return {
         "architectures": ["Qwen3NextForCausalLM"],
         "model_type": "qwen3_next",
         "vocab_size": VOCAB,
         "hidden_size": 128,
         "intermediate_size": 128,
-        "num_hidden_layers": 2,
+        "num_hidden_layers": len(kinds),
         "num_attention_heads": 2,
         "num_key_value_heads": 1,
         "head_dim": 64,
@@ -104,7 +109,7 @@ def _usual_config(first: str) -> dict[str, Any]:
         "num_experts": 0,
         "norm_topk_prob": True,
         "mlp_only_layers": [],
-        "layer_types": [first, "full_attention"],
+        "layer_types": list(kinds),
         "num_nextn_predict_layers": 1,
         "bos_token_id": 1,
         "eos_token_id": 2,
