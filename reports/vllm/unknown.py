@@ -61,12 +61,12 @@ PAGE = """\
 # Mistakes in {title} {release} that nobody had tried
 
 Written by `python reports/vllm/unknown.py {command}`:
-each mistake of [unknown.toml](unknown.toml), written before the first of its batch was judged, and none changed or left out since. Where one
-undoes a repair that was merged or offered, that is its *origin*. {checkouts} were made in a
-checkout, whose gate ran all scenarios (`--checkouts`); {confirmed} of these were noticed. {started}
-were made in a started engine and judged in those of the recorded scenarios that run their lines.
-All were judged beside the release from the recorded runs (`--runs 0`). {open} of the file are not
-judged yet.
+each mistake of [unknown.toml](unknown.toml), written before the first of its batch was judged, and
+none changed or left out since. Where one undoes a repair that was merged or offered, that is its
+*origin*. {checkouts} were made in a checkout, whose gate ran all scenarios (`--checkouts`);
+{confirmed} of these were noticed. {started} were made in a started engine and judged in those of
+the recorded scenarios that run their lines. All were judged beside the release from the recorded
+runs (`--runs 0`). {open} of the file are not judged yet.
 
 **{noticed} of {all} are noticed as drawn**; {quiet} of those that are not change nothing, or need
 what the column says. Below the table is what the gate prints of each whose output was kept, at
