@@ -25,7 +25,6 @@ STATES = {
     },
     MAMBA2: {"state_indices_tensor_d": "num_decodes", "state_indices_tensor_p": "num_prefills"},
 }
-_LATER = "update_block_table"  # of a builder that makes metadata of another group's
 # Of attention's metadata, on the host, by the names of several releases.
 _HOST_LENGTHS = ("seq_lens_cpu_upper_bound", "_seq_lens_cpu", "_num_computed_tokens_cpu")
 
@@ -91,9 +90,9 @@ def watch_metadata(watch: RunnerWatch, rows: Callable[[], list[str]]) -> None:
     for (path, name), slots in STATES.items():
         builder = getattr(import_module(path), name)
         builder.build = _metadata_seen(watch, rows, builder.build, slots)
-        if hasattr(builder, _LATER):
-            later = _later_seen(watch, rows, getattr(builder, _LATER), slots)
-            setattr(builder, _LATER, later)
+        if hasattr(builder, "update_block_table"):
+            later = _later_seen(watch, rows, builder.update_block_table, slots)
+            builder.update_block_table = later
 
 
 def _metadata_seen(
