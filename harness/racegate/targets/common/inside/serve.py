@@ -106,16 +106,18 @@ class LearningDevice(Protocol):
 
 class Lessons:
     """What runs have found out, so that those behind them need not do so again: made in the forked
-    process, taken in the one that forks. folder: of the engine
+    process, taken in the one that forks. folder: of the engine; settings: of its cell
     """
 
-    def __init__(self, device: LearningDevice, memo: Memo, folder: Path) -> None:
+    def __init__(
+        self, device: LearningDevice, memo: Memo, folder: Path, settings: Sequence[str]
+    ) -> None:
         self._device = device
         self._memo = memo
         self._learnt = folder / "learnt"
         self._modules = frozenset(sys.modules)
         self._met = set(met())
-        self._kept = KeptEffects(memo)
+        self._kept = KeptEffects(memo, settings)
         self._kept.load()
 
     def teach(self) -> None:

@@ -8,6 +8,8 @@ import hashlib
 import os
 import platform
 import sys
+import zlib
+from collections.abc import Sequence
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -20,8 +22,8 @@ import racegate.order
 from racegate.interpose.kernels.interpreted.driver import VirtualDriver
 from racegate.interpose.kernels.memo import Memo
 
-FILE = "racegate_kernels"  # in the environment, so that it goes with it
-FILE_BYTES_MAX = 1 << 27
+FILE = "racegate_kernels"  # in the environment, so that it goes with it; one for each cell
+FILE_BYTES_MAX = 1 << 27  # of what is in it, which is a twentieth of that as it is written
 
 
 def answer_for_triton() -> None:
@@ -34,7 +36,7 @@ def answer_for_triton() -> None:
 
 
 class EffectsFile(msgspec.Struct, frozen=True):
-    """made_by: all that decides what a kernel of some digest does; effects: of a memo"""
+    """made_by: all that decides what a kernel of some digest does; effects: of a memo, packed"""
 
     made_by: str
     effects: bytes
@@ -42,12 +44,15 @@ class EffectsFile(msgspec.Struct, frozen=True):
 
 class KeptEffects:
     """The effects of a memo, kept in a folder. A file that is not to be read, or was made by other
-    packages, is as good as none.
+    packages, is as good as none. settings: of the engine's cell, as engines with others launch others
     """
 
-    def __init__(self, memo: Memo, folder: Path = Path(sys.prefix)) -> None:
+    def __init__(
+        self, memo: Memo, settings: Sequence[str], folder: Path = Path(sys.prefix)
+    ) -> None:
         self._memo = memo
-        self._file = folder / FILE
+        cell = hashlib.sha256(repr(tuple(map(str, settings))).encode()).hexdigest()[:12]
+        self._file = folder / f"{FILE}.{cell}"
         self._made_by = made_by()
         self._loaded = 0  # launches
 
@@ -58,11 +63,12 @@ class KeptEffects:
         return effects
 
     def _read(self) -> bytes:
-        with suppress(OSError, msgspec.DecodeError):
+        with suppress(OSError, msgspec.DecodeError, zlib.error):
             kept = msgspec.msgpack.decode(self._file.read_bytes(), type=EffectsFile)
             if kept.made_by == self._made_by:
-                self._memo.load(kept.effects)
-                return kept.effects
+                effects = zlib.decompressobj().decompress(kept.effects, FILE_BYTES_MAX)
+                self._memo.load(effects)
+                return effects
         return b""
 
     def keep(self) -> None:
@@ -75,9 +81,10 @@ class KeptEffects:
         effects = self._memo.dump_for_others()
         if effects == before or len(effects) > FILE_BYTES_MAX:
             return
-        made = self._file.with_name(f"{FILE}.{os.getpid()}")
+        made = self._file.with_suffix(f".{os.getpid()}")
+        kept = EffectsFile(self._made_by, zlib.compress(effects, 1))
         with suppress(OSError):  # somebody else's environment
-            made.write_bytes(msgspec.msgpack.encode(EffectsFile(self._made_by, effects)))
+            made.write_bytes(msgspec.msgpack.encode(kept))
             made.replace(self._file)
 
 

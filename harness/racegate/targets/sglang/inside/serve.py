@@ -68,7 +68,7 @@ class Host:
         standins.fit_kernels()
         switch_off(scheduler, without)
         self._driver = Driver(scheduler, EngineSession(self._child.session, self._listener))
-        self._lessons = Lessons(self._child.installed, self._memo, folder)
+        self._lessons = Lessons(self._child.installed, self._memo, folder, (model, *without))
         self._is_started = True
 
     @property

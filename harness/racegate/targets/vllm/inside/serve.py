@@ -101,7 +101,7 @@ class Host:
         self._memory = Memory(self._session.spans if self._is_virtual else ())
         self._baseline = folder / "guide"
         self._states: tuple[bytes, ...] = ()  # of the baseline run, before each turn
-        self._lessons = Lessons(self._child.installed, self._memo, folder)
+        self._lessons = Lessons(self._child.installed, self._memo, folder, asked.settings)
 
     @property
     def memory(self) -> Ranges:
