@@ -44,7 +44,7 @@ class EffectsFile(msgspec.Struct, frozen=True):
 
 class KeptEffects:
     """The effects of a memo, kept in a folder. A file that is not to be read, or was made by other
-    packages, is as good as none. settings: of the engine's cell, as engines with others launch others
+    packages, is as good as none. settings: of the engine's cell; with others it launches others
     """
 
     def __init__(
