@@ -216,3 +216,12 @@ def test_an_engine_is_compared_by_what_it_delivered_too(
     eager = SimpleNamespace(ending=Ending.FINISHED, refused="", told=told)
     look: Any = SimpleNamespace(result=result(), base=eager)
     assert compared_look(look).delivered == (delivered or {})
+
+
+def test_a_gate_of_which_nothing_runs_has_compared_nothing() -> None:
+    """A word of what differs would be a word of no scenario."""
+    change = result(refused="no images")
+    compared = beside(change, change)
+    refused = msgspec.structs.replace(change, comparison=compared, verdict=Verdict.INCONCLUSIVE)
+    assert gated([refused]).compared is None
+    assert gated([refused]).exit_code is ExitCode.INCONCLUSIVE

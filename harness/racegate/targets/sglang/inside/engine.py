@@ -116,22 +116,20 @@ def _arguments(folder: Path, model: ModelKind) -> dict[str, Any]:
     }
     if model is ModelKind.DENSE:
         return common
-    drafting = {
+    hybrid = common | {
+        "mamba_scheduler_strategy": "extra_buffer",
+        "mamba_radix_cache_strategy": "extra_buffer",
+        "mamba_track_interval": TRACKED,
+        "max_mamba_cache_size": 24,
+    }
+    if model is ModelKind.HYBRID:
+        return hybrid
+    return hybrid | {
         "speculative_algorithm": "NEXTN",
         "speculative_num_steps": DRAFT_LEN,
         "speculative_eagle_topk": 1,
         "speculative_num_draft_tokens": DRAFT_LEN + 1,
     }
-    return (
-        common
-        | (drafting if model is ModelKind.MTP else {})
-        | {
-            "mamba_scheduler_strategy": "extra_buffer",
-            "mamba_radix_cache_strategy": "extra_buffer",
-            "mamba_track_interval": TRACKED,
-            "max_mamba_cache_size": 24,
-        }
-    )
 
 
 def _free_port() -> int:

@@ -84,14 +84,17 @@ def _see_rows(watch: SchedulerWatch, runner: Any, batch: Any) -> None:
     None if all decode
     """
     names, mode = getattr(batch, "rids", None), batch.forward_mode
+    lengths: Any = getattr(batch, "seq_lens_cpu", None)
+    verifies = mode.is_target_verify()
     if names is None or not (mode.is_decode() or mode.is_extend()):
         return
-    verifies = mode.is_target_verify()
+    if lengths is None and not verifies:
+        return
     decodes = verifies or mode.is_decode()
     count = 1 + DRAFT_LEN if verifies else 1
     with watch.own():
         # Of drafts the host does not know how many were accepted, and so not how long requests are.
-        most = TOKENS_MAX + count if verifies else int(batch.seq_lens_cpu.max())
+        most = TOKENS_MAX + count if verifies else int(lengths.max())
         rows = watch.memory_of(batch.req_pool_indices)
     watch.inner_look(
         ROWS,
