@@ -74,6 +74,11 @@ class Request(StrictStruct, frozen=True, kw_only=True):
     grammar_modulus: int = 0
     images: tuple[Image, ...] = ()
 
+    @property
+    def tokens_most(self) -> int:
+        """How many tokens it is given, if no token of the model's ends it before."""
+        return self.max_tokens if self.stop_after is None else self.stop_after
+
 
 class Preempt(StrictStruct, frozen=True, kw_only=True, tag="preempt", tag_field="kind"):
     """The scheduler takes the request's blocks; it resumes later."""

@@ -76,7 +76,7 @@ def check_plain(scenario: ScenarioBase, tokens: Mapping[str, tuple[int, ...]]) -
 
 def end_of(request: Request, tokens: Sequence[int]) -> int:
     """How many tokens a request delivers that decodes these, and others behind them."""
-    most = request.max_tokens if request.stop_after is None else request.stop_after
+    most = request.tokens_most
     if request.stop_token in tokens[:most]:
         return tokens.index(request.stop_token) + 1
     return most

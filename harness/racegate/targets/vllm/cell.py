@@ -16,6 +16,8 @@ from racegate.targets.vllm.wire import (
     DRAFTS_USUAL,
     REQUESTS_MAX,
     STEPS,
+    STOP_END,
+    STOP_MIN,
     TEMPERATURE_MAX,
     TEMPERATURE_ONE,
     TOKENS_MAX,
@@ -237,10 +239,14 @@ class Cell(EngineCell, frozen=True, kw_only=True, tag="vllm", tag_field="of"):
 
     def _cannot_compute(self, scenario: Scenario) -> str:
         """Where what the model says is not the likeliest token, or may not be it."""
-        asks = [r.name for r in scenario.requests if r.temperature or r.grammar_modulus]
-        if self.fidelity is Fidelity.HOLLOW or not asks:
+        if self.fidelity is Fidelity.HOLLOW:
             return ""
-        return f"request {asks[0]} is sampled, or has a grammar: --fidelity hollow"
+        for request in scenario.requests:
+            if request.temperature or request.grammar_modulus:
+                return f"request {request.name} is sampled, or has a grammar: --fidelity hollow"
+            if request.stop_after is not None:
+                return f"nobody knows which token ends request {request.name}: --fidelity hollow"
+        return ""
 
 
 def repeats(scenario: Scenario) -> bool:
@@ -266,8 +272,10 @@ def cannot_run(scenario: Scenario) -> str:
             return f"request {request.name} is sampled at more than {TEMPERATURE_MAX}, and not at 1"
         if request.grammar_modulus and not all(step % request.grammar_modulus for step in STEPS):
             return f"request {request.name} has a grammar that forbids what the model says"
-        if request.stop_after is not None or request.stop_token is not None:
-            return f"request {request.name} has a stop token"
+        if request.stop_token is not None:
+            return f"request {request.name} has a stop token that is not one by its place: stop_after"
+        if request.stop_after is not None and not STOP_MIN <= request.stop_after < STOP_END:
+            return f"request {request.name} is stopped before its {STOP_MIN}th token, or late"
         if len(request.prompt) + request.max_tokens > TOKENS_MAX:
             return f"request {request.name} is longer than {TOKENS_MAX} tokens"
     return ""

@@ -8,6 +8,7 @@ from enum import StrEnum
 
 REQUESTS_MAX = 30  # as many as the scripted model has tokens for
 TOKENS_MAX = 512  # of one request
+STOP_MIN, STOP_END = 4, 64  # tokens behind which a request may be stopped: each is said once
 STEPS = (7, 57)  # from one token of the scripted model to the next, upwards or downwards
 MODULUS_MAX = 2048  # of a grammar that is compiled: no more than there are tokens
 DRAFTS_USUAL = 3  # of a request in a step

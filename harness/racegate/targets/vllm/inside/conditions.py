@@ -4,6 +4,7 @@ drafts, sampling with seeds and penalties, grammars. All of it through the relea
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
 from itertools import count
@@ -34,10 +35,18 @@ SCORED = 200  # and from which on it asks for log probabilities of its prompt's 
 ONE_PENALTY = 300  # and from which on it has one penalty again, that of frequency
 
 
-def params_of(request: Request, own: range, *, is_drafted: bool, thinking: ThinkingMode) -> Any:
+def params_of(
+    request: Request,
+    own: range,
+    said: Sequence[int],
+    *,
+    is_drafted: bool,
+    thinking: ThinkingMode,
+) -> Any:
     """vLLM's sampling parameters: with a seed, penalties and more where there is a temperature.
 
-    own: tokens of the request; is_drafted: the engine speculates, and some are not to be had;
+    own: tokens of the request; said: those that plain decoding gives it, the last of which ends it
+    if the scenario says so; is_drafted: the engine speculates, and some are not to be had;
     thinking: whether it may be bounded
     """
     from vllm import SamplingParams
@@ -55,6 +64,8 @@ def params_of(request: Request, own: range, *, is_drafted: bool, thinking: Think
         grammar = StructuredOutputsParams(regex=str(request.grammar_modulus))
         grammar._backend = "xgrammar"  # whom validation would have chosen: new releases ask
         chosen["structured_outputs"] = grammar
+    if request.stop_after is not None:
+        chosen["stop_token_ids"] = [*chosen.get("stop_token_ids", ()), said[-1]]
     if _NAMED not in SamplingParams.__struct_fields__:  # an older release
         chosen.pop(_NAMED, None)
     params = SamplingParams(

@@ -368,7 +368,8 @@ class Driver:
         try:
             own = range(index * WIDTH, (index + 1) * WIDTH)
             is_drafted, thinking = bool(self._draft_len), self._asked.thinking
-            params = params_of(request, own, is_drafted=is_drafted, thinking=thinking)
+            said = self.script.plain(index)
+            params = params_of(request, own, said, is_drafted=is_drafted, thinking=thinking)
             adapter = with_adapter(self._asked.adapters, index, self.runner.model_config.model)
             self._engine.add_request(request.name, prompt, params, **adapter)
         except ValueError as error:

@@ -24,7 +24,7 @@ from racegate.targets.common.inside.fields import (
 from racegate.targets.common.inside.session import Tensor
 from racegate.targets.common.inside.watch import Look, Values
 from racegate.targets.common.wire import KEPT
-from racegate.targets.vllm.inside.watch import RunnerWatch
+from racegate.targets.vllm.inside.watch import RunnerWatch, outputs_by_client
 
 Places = Mapping[str, int]  # of requests in arrays, by their names
 
@@ -92,9 +92,9 @@ def watch_ends(watch: RunnerWatch, scheduler: Any) -> None:
 
 
 def _of_outputs(made: Any) -> Values:
-    """Of all clients. made: outputs by client; a list of them in old releases"""
+    """Of all clients. made: what the scheduler gives back"""
     found: Values = {}
-    for client, outputs in sorted(made.items()) if isinstance(made, dict) else [(0, made)]:
+    for client, outputs in sorted(outputs_by_client(made).items()):
         known = fields_of(outputs, records=_RECORDS)
         known.pop("outputs", None)
         of = "" if not client else f"client {client}."

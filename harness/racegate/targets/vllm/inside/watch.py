@@ -189,6 +189,21 @@ def watch_attention(watch: RunnerWatch, rows: Callable[[], list[str]]) -> None:
     Builder.build = build
 
 
+def outputs_by_client(made: Any) -> dict[int, Any]:
+    """What a step gives back, by client. made: so; it is a list in old releases"""
+    return made if isinstance(made, dict) else {0: made}
+
+
+def _stops_inside(made: Any, tokens: Mapping[str, list[int]]) -> int:
+    """How many requests a token ended that was not the last one of those they got."""
+    outputs = [one for of in outputs_by_client(made).values() for one in of.outputs]
+    return sum(
+        str(one.finish_reason) == "stop"
+        and len(one.new_token_ids) < len(tokens.get(name_of(one.request_id), ()))
+        for one in outputs
+    )
+
+
 def watch_scheduler(watch: RunnerWatch, scheduler: Any) -> None:
     """What the verification gave each request, as the scheduler gets it."""
     plain = scheduler.update_from_output
@@ -212,7 +227,9 @@ def watch_scheduler(watch: RunnerWatch, scheduler: Any) -> None:
             watch.counters["discarded_rows"] += not ids
         watch.on_host("sampled", step=scheduled.racegate_step, tokens=tokens)
         watch.accepted[scheduled.racegate_step] = {name: len(ids) for name, ids in tokens.items()}
-        return plain(scheduled, output)
+        made = plain(scheduled, output)
+        watch.counters["stops_inside_run"] += _stops_inside(made, tokens)
+        return made
 
     scheduler.update_from_output = update
 

@@ -219,13 +219,13 @@ class Script:
         """What plain decoding gives."""
         request = self.scenario.requests[index]
         first = len(request.prompt)
-        count = self._lengths.get(index, request.max_tokens)
+        count = self._lengths.get(index, request.tokens_most)
         return tuple(_token(index, first + i) for i in range(count))
 
     def cut(self, name: str, length: int) -> bool:
         """The request is given up after so many tokens; False if it was done by then."""
         index = next(i for i, r in enumerate(self.scenario.requests) if r.name == name)
-        if length >= self.scenario.requests[index].max_tokens:
+        if length >= self.scenario.requests[index].tokens_most:
             return False
         self._lengths[index] = length
         return True
@@ -308,7 +308,7 @@ class Script:
 def _whole(request: Request) -> tuple[int, ...]:
     """A prompt with what is said behind it, without saying whose it is."""
     first = len(request.prompt)
-    return (*request.prompt, *(_token(0, first + at) for at in range(request.max_tokens)))
+    return (*request.prompt, *(_token(0, first + at) for at in range(request.tokens_most)))
 
 
 def _shared(some: tuple[int, ...], others: tuple[int, ...]) -> int:

@@ -165,7 +165,7 @@ class Truth:
     def _is_over(self, row: RequestStep) -> bool:
         """Whether it has all its tokens, and the host only does not know yet."""
         request = self._request(row)
-        return row.known >= len(request.prompt) + request.max_tokens
+        return row.known >= len(request.prompt) + request.tokens_most
 
     def _order(self, step: int, values: Values, *, is_whole: bool = True) -> bool:
         """The rows of the batch, or some, as the runner has them. Whether they are known"""
