@@ -8,7 +8,9 @@ that finds all of those as they were before writes what it wrote before; anythin
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import sys
+import zlib
 from collections.abc import Callable, Mapping
 from itertools import pairwise
 from typing import Any, Protocol, TypeAlias
@@ -22,7 +24,7 @@ from racegate.order.ranges import Ranges
 
 _CALLS_MAX = 4096  # different contents that are kept of one call: a loop makes it once a step
 _BYTES_MAX = 1 << 20  # of one launch
-_BYTES_KEPT_MAX = 1 << 28  # of all that are kept
+_BYTES_KEPT_MAX = 1 << 28  # of all that are kept, compressed
 _PLAIN = (int, float, bool, str, type(None))
 
 LinesRun: TypeAlias = dict[str, tuple[int, ...]]  # by file
@@ -44,30 +46,28 @@ class LineNotes(Protocol):
         ...
 
 
-class Piece(msgspec.Struct, frozen=True, array_like=True):
-    """Bytes by the argument's memory that they lie in (-1: in none) and their place there."""
-
-    region: int
-    offset: int
-    contents: bytes
+# (region, offset, size): bytes by the argument's memory that they lie in (-1: in none, and the
+# offset is an address) and their place there.
+_Places: TypeAlias = tuple[tuple[int, int, int], ...]
 
 
 class LaunchEffect(msgspec.Struct, frozen=True, array_like=True):
-    """One launch. read: contents before it; written: those after it
-    reads, writes: its footprint, as (region, offset, size)
+    """One launch. inputs: what it loaded, atomically or not; found: a digest of what stood there
+    reads, writes: its footprint; written: what stands in the latter behind it, compressed: rows of
+    logits are large, and mostly alike
     is_vouched: it was judged, and nothing was found in it
     lines: that it ran, None if nobody noted them
     """
 
-    read: tuple[Piece, ...]
-    written: tuple[Piece, ...]
-    reads: tuple[tuple[int, int, int], ...]
-    writes: tuple[tuple[int, int, int], ...]
+    inputs: _Places
+    found: bytes
+    reads: _Places
+    writes: _Places
+    written: bytes
     is_vouched: bool = False
     lines: LinesRun | None = None
 
 
-_Places: TypeAlias = tuple[tuple[int, int, int], ...]  # (region, offset, size)
 _Effects: TypeAlias = dict[str, list[LaunchEffect]]
 
 
@@ -160,7 +160,7 @@ class Memo:
         for places, by_contents in self._effects.get(call.text, {}).items():
             if not _is_there(places, reaches):
                 continue
-            effect = by_contents.get(_contents(call, places))
+            effect = by_contents.get(_found(_contents(call, places)))
             if effect is None or (is_recording and not effect.is_vouched):
                 continue
             if self._lines is not None and effect.lines is None:
@@ -171,9 +171,7 @@ class Memo:
             if unwritten and any(low < end and start < high for low, high in reads
                                  for start, end in unwritten):  # fmt: skip
                 continue
-            for piece in effect.written:
-                low = call.address(piece.region, piece.offset)
-                ctypes.memmove(low, piece.contents, len(piece.contents))
+            _write(call, effect)
             self.hits += 1
             if self._lines is not None and effect.lines is not None:
                 self._lines.add(effect.lines)
@@ -200,12 +198,13 @@ class Memo:
         if undo is None or _size(inputs) + _size(writes) > _BYTES_MAX:
             return None
         reads, inputs, writes = call.cut(reads), call.cut(inputs), call.cut(writes)
-        before, after = _before(inputs, undo), _now(writes)
+        written = _places(call, writes)
         effect = LaunchEffect(
-            tuple(Piece(*call.place(low), contents) for low, contents in before),
-            tuple(Piece(*call.place(low), contents) for low, contents in after),
-            tuple((*call.place(low), high - low) for low, high in reads),
-            tuple((*call.place(low), high - low) for low, high in writes),
+            inputs=_places(call, inputs),
+            found=_found(_before(inputs, undo)),
+            reads=_places(call, reads),
+            writes=written,
+            written=zlib.compress(_contents(call, written), 1),
             lines=lines,
         )
         self._keep(call.text, effect)
@@ -258,17 +257,15 @@ class Memo:
 
     def _add(self, text: str, effect: LaunchEffect) -> bool:
         """Whether it is kept: so many are of a call, and so many bytes of all."""
-        places = tuple((one.region, one.offset, len(one.contents)) for one in effect.read)
-        kept = self._effects.setdefault(text, {}).setdefault(places, {})
-        contents = b"".join(piece.contents for piece in effect.read)
-        if (known := kept.get(contents)) is None:
-            size = len(contents) + sum(len(piece.contents) for piece in effect.written)
+        kept = self._effects.setdefault(text, {}).setdefault(effect.inputs, {})
+        if (known := kept.get(effect.found)) is None:
+            size = len(effect.found) + len(effect.written)
             if len(kept) >= _CALLS_MAX or self._bytes + size > _BYTES_KEPT_MAX:
                 return False
             self._bytes += size
         elif known.is_vouched or known.lines is not None:
             effect = _with(effect, known)
-        kept[contents] = effect
+        kept[effect.found] = effect
         return True
 
 
@@ -312,8 +309,24 @@ def _word(value: Any, regions: Ranges) -> str:
     return repr(value) if isinstance(value, _PLAIN) else ""
 
 
+def _places(call: Call, ranges: Ranges) -> _Places:
+    return tuple((*call.place(low), high - low) for low, high in ranges)
+
+
 def _contents(call: Call, places: _Places) -> bytes:
     return b"".join(ctypes.string_at(call.address(*place), size) for *place, size in places)
+
+
+def _found(contents: bytes) -> bytes:
+    return hashlib.blake2b(contents, digest_size=16).digest()
+
+
+def _write(call: Call, effect: LaunchEffect) -> None:
+    """What the launch writes."""
+    contents, start = zlib.decompress(effect.written), 0
+    for region, offset, size in effect.writes:
+        ctypes.memmove(call.address(region, offset), contents[start : start + size], size)
+        start += size
 
 
 def _is_there(places: _Places, reaches: Callable[[int, int], bool]) -> bool:
@@ -339,16 +352,14 @@ def _is_anywhere(effect: LaunchEffect) -> bool:
     """Whether all that it touched was memory of the launch's tensors, or is found at the same
     addresses elsewhere.
     """
-    touched = (*effect.reads, *effect.writes)
-    places = ((piece.region, piece.offset) for piece in (*effect.read, *effect.written))
     return all(
         region >= 0 or DEVICE_BASE <= low < DEVICE_END
-        for region, low in (*places, *((region, low) for region, low, _ in touched))
+        for region, low, _ in (*effect.inputs, *effect.reads, *effect.writes)
     )
 
 
-def _ranges(call: Call, pieces: tuple[tuple[int, int, int], ...]) -> Ranges:
-    found = ((call.address(region, offset), size) for region, offset, size in pieces)
+def _ranges(call: Call, places: _Places) -> Ranges:
+    found = ((call.address(region, offset), size) for region, offset, size in places)
     return tuple(sorted((low, low + size) for low, size in found))
 
 
@@ -363,18 +374,14 @@ def _size(ranges: Ranges) -> int:
     return sum(high - low for low, high in ranges)
 
 
-def _now(ranges: Ranges) -> tuple[tuple[int, bytes], ...]:
-    return tuple((low, ctypes.string_at(low, high - low)) for low, high in ranges)
-
-
-def _before(ranges: Ranges, undo: list[tuple[int, bytes]]) -> tuple[tuple[int, bytes], ...]:
+def _before(ranges: Ranges, undo: list[tuple[int, bytes]]) -> bytes:
     """The contents before the stores, whose old contents undo has in their order."""
-    found = []
+    found = bytearray()
     for low, high in ranges:
         contents = bytearray(ctypes.string_at(low, high - low))
         for start, old in reversed(undo):
             first, last = max(low, start), min(high, start + len(old))
             if first < last:
                 contents[first - low : last - low] = old[first - start : last - start]
-        found.append((low, bytes(contents)))
-    return tuple(found)
+        found += contents
+    return bytes(found)

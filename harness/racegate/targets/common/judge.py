@@ -25,7 +25,7 @@ from racegate.targets.common.landings import LandingRun, LandingRuns, longest
 from racegate.targets.common.search import LandingSearch, search
 from racegate.targets.common.sensitivity import Sensitivity, absent, dead
 from racegate.targets.common.verdict import TargetVerdict, counted
-from racegate.targets.common.wire import PENALISED, UNPENALISED, ReleaseRun
+from racegate.targets.common.wire import PENALISED, TEMPERATURE_ONE, UNPENALISED, ReleaseRun
 
 RUNS_MAX = 400
 NOT_RECORDED = "what races: on a GPU the run without holds is not recorded"
@@ -217,6 +217,7 @@ def unmet_expectations(cell: EngineCell, scenario: Scenario, run: ReleaseRun) ->
     """What the scenario expects to be exercised, is possible there, and was not."""
     expected: dict[str, int] = msgspec.structs.asdict(scenario.expect)
     expected |= dict.fromkeys(cell.impossible(scenario), 0)
-    if any(one.temperature and one.seed < UNPENALISED for one in scenario.requests):
+    sampled = [one for one in scenario.requests if 0 < one.temperature < TEMPERATURE_ONE]
+    if any(one.seed < UNPENALISED for one in sampled):
         expected[PENALISED] = 1
     return unmet_counts(expected, run.counters)

@@ -11,7 +11,7 @@ import msgspec
 
 from racegate.scenario.spec import Abort, Budget, DraftLimit, Scenario
 from racegate.targets.common.cell import EngineCell
-from racegate.targets.common.wire import Fidelity
+from racegate.targets.common.wire import TEMPERATURE_ONE, Fidelity
 from racegate.targets.vllm.wire import (
     DRAFTS_USUAL,
     REQUESTS_MAX,
@@ -19,7 +19,6 @@ from racegate.targets.vllm.wire import (
     STOP_END,
     STOP_MIN,
     TEMPERATURE_MAX,
-    TEMPERATURE_ONE,
     TOKENS_MAX,
     AdapterMode,
     CaptureMode,
@@ -273,7 +272,7 @@ def cannot_run(scenario: Scenario) -> str:
         if request.grammar_modulus and not all(step % request.grammar_modulus for step in STEPS):
             return f"request {request.name} has a grammar that forbids what the model says"
         if request.stop_token is not None:
-            return f"request {request.name} has a stop token that is not one by its place: stop_after"
+            return f"request {request.name} has a stop token: only stop_after is known here"
         if request.stop_after is not None and not STOP_MIN <= request.stop_after < STOP_END:
             return f"request {request.name} is stopped before its {STOP_MIN}th token, or late"
         if len(request.prompt) + request.max_tokens > TOKENS_MAX:

@@ -14,7 +14,6 @@ MODULUS_MAX = 2048  # of a grammar that is compiled: no more than there are toke
 DRAFTS_USUAL = 3  # of a request in a step
 NGRAM_MIN, NGRAM_MAX = 2, 4  # tokens that are looked up
 TEMPERATURE_MAX = 0.1  # up to which the scripted token is certain, penalties and all
-TEMPERATURE_ONE = 1.0  # at which it is where only the likeliest tokens are left
 
 
 class ModelRunner(StrEnum):

@@ -23,7 +23,7 @@ from racegate.interpose.kernels.interpreted.driver import VirtualDriver
 from racegate.interpose.kernels.memo import Memo
 
 FILE = "racegate_kernels"  # in the environment, so that it goes with it; one for each cell
-FILE_BYTES_MAX = 1 << 27  # of what is in it, which is a twentieth of that as it is written
+FILE_BYTES_MAX = 1 << 27  # of what is in it
 
 
 def answer_for_triton() -> None:

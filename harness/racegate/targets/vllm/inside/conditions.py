@@ -14,11 +14,11 @@ import torch
 
 from racegate.scenario.spec import Budget, DraftLimit, Request, Scenario
 from racegate.targets.common.inside.fields import name_of
-from racegate.targets.common.wire import PENALISED, UNPENALISED
+from racegate.targets.common.wire import PENALISED, TEMPERATURE_ONE, UNPENALISED
 from racegate.targets.vllm.inside.scripted.model import VOCAB
 from racegate.targets.vllm.inside.scripted.thinking import budget_of
 from racegate.targets.vllm.inside.watch import RunnerWatch
-from racegate.targets.vllm.wire import MODULUS_MAX, STEPS, TEMPERATURE_ONE, ThinkingMode
+from racegate.targets.vllm.wire import MODULUS_MAX, STEPS, ThinkingMode
 
 _NAMED = "logprob_token_ids"  # whose log probabilities a request asks for
 SORTS = 4  # of requests that are sampled, by their seeds: what follows its row is another's there
@@ -57,6 +57,8 @@ def params_of(
     elif request.temperature:
         chosen |= {"seed": request.seed, **penalties_of(request)}
         chosen |= narrowed_as(request.seed % SORTS, own, is_drafted=is_drafted)
+        if "min_tokens" in chosen:
+            chosen["min_tokens"] = min(chosen["min_tokens"], request.max_tokens)
         chosen |= scored_as(request)
     if request.grammar_modulus:
         from vllm.sampling_params import StructuredOutputsParams
@@ -130,6 +132,8 @@ def _others(own: range) -> tuple[int, int, int]:
 
 def penalties_of(request: Request) -> dict[str, float]:
     """Of a request that is sampled."""
+    if request.temperature == TEMPERATURE_ONE:
+        return NO_PENALTIES
     some = sampled_as(request.seed % SORTS)
     if request.seed >= ONE_PENALTY:
         return NO_PENALTIES | {"frequency_penalty": some["frequency_penalty"]}

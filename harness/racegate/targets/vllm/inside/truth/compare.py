@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -20,6 +20,8 @@ from racegate.targets.vllm.inside.truth.course import (
 from racegate.targets.vllm.inside.truth.groups import GroupTable, shared_blocks
 from racegate.targets.vllm.inside.truth.padding import padding_of
 from racegate.targets.vllm.inside.truth.values import (
+    NO_PENALTIES,
+    Penalties,
     adapter_by_token,
     adapter_slots,
     below_most,
@@ -27,9 +29,11 @@ from racegate.targets.vllm.inside.truth.values import (
     entry,
     forbidden,
     has_dimensions,
+    has_penalties,
     in_rows,
     is_drafted,
     listed,
+    penalty,
     run_places,
     seed,
     shown,
@@ -41,11 +45,8 @@ from racegate.targets.vllm.wire import TOKENS_MAX, SchedulingMode
 MODEL = "inputs of the model"
 CHOSEN = "scheduled"  # the observation of what the scheduler chose, and what follows from it
 UNTRUE_MAX = 20  # what follows from the first wrong value says little
-# What sampling is asked for besides a temperature and a seed, where there is a temperature.
-Penalties = Callable[[Request], dict[str, float]]
 Places = Callable[[RequestStep], Sequence[int | None]]
 Starts = Sequence[int] | None  # of each row
-_PENALTIES = ("presence_penalties", "frequency_penalties", "repetition_penalties")
 # As the same values are called where landings are judged by them.
 _WORDS = {"metadata.accepted": "accepted count", "zeroed.blocks": "blocks to zero"}
 
@@ -80,7 +81,7 @@ class Truth:
     def read(self, seen: Iterable[Seen]) -> None:
         """All observations of a run."""
         rules: dict[str, Callable[[int, Values], None]] = {
-            CHOSEN: self._chosen,
+            CHOSEN: self._scheduled,
             "metadata": self._metadata,
             "attention": self._attention,
             MODEL: self._model,
@@ -144,9 +145,16 @@ class Truth:
                 self._same(step, field, where, entry(used, place), token)
             begin += row.tokens
 
-    def _chosen(self, step: int, values: Values) -> None:
+    def _scheduled(self, step: int, values: Values) -> None:
         chosen: Any = values["requests"]
-        self._asked = values["asked"]
+        if chosen:
+            self._asked = values["asked"]
+            self._chosen(step, chosen)
+        else:  # this is no step, and the next one has its number
+            self._rows = []
+            self._course.pass_over()
+
+    def _chosen(self, step: int, chosen: Mapping[str, Any]) -> None:
         self._before = self._course.unknown(self._rows, chosen)
         has_drafts = not self._proposed or step - 1 in self._proposed
         is_told = self._told == step - 1
@@ -320,7 +328,7 @@ class Truth:
         rows = [row for row in self._rows for _ in range(row.drafts + 1 if is_by_logits else 1)]
         asked: dict[str, Callable[[Request], float | None]]
         asked = {"temperature": temperature, "seeds": seed}
-        asked |= {name: partial(self._penalty, name) for name in _PENALTIES}
+        asked |= {name: partial(penalty, self._penalties, name) for name in NO_PENALTIES}
         for name, of in asked.items():
             used = listed(values.get(name), rows)
             for at, (row, one) in enumerate(zip(rows, used, strict=False)):
@@ -329,16 +337,12 @@ class Truth:
         self._by_row(step, "sampling.outputs", values, self._counted)
 
     def _counted(self, row: RequestStep) -> list[int | None] | None:
-        """The tokens that a row's penalties count, if it has any."""
-        return self._course.before(row) if self._request(row).temperature else None
+        """The tokens that a row's penalties count, if it has any: others' are not kept true."""
+        is_penalised = has_penalties(self._penalties, self._request(row))
+        return self._course.before(row) if is_penalised else None
 
     def _request(self, row: RequestStep) -> Request:
         return self._course.request(row.request)
-
-    def _penalty(self, name: str, request: Request) -> float:
-        usual = 1.0 if name.startswith("repetition") else 0.0
-        asked = self._penalties(request)[name.replace("penalties", "penalty")]
-        return round(asked, 6) if request.temperature else usual
 
     def _accepted(self, step: int, values: Values) -> None:
         """What verification comes to, on the device."""

@@ -168,6 +168,10 @@ class Course:
             self._standing[name] = _Standing(row.computed, known, step, row.accepted, rejected)
         return rows
 
+    def pass_over(self) -> None:
+        """The runner is given a step in which nothing is run: no request was in the one before."""
+        self._standing = {name: replace(one, step=0) for name, one in self._standing.items()}
+
     def unknown(self, rows: Sequence[RequestStep], chosen: Mapping[str, Any]) -> dict[str, int]:
         """Rows of requests that got tokens which the host does not know yet, by request, but for
         those that come again in the step behind it. chosen: for that step, as in `step`

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from racegate.scenario.spec import Request
@@ -10,6 +10,9 @@ from racegate.targets.common.inside.watch import Seen, Values
 from racegate.targets.vllm.inside.truth.course import RequestStep
 from racegate.targets.vllm.wire import TOKENS_MAX, ProposerKind, adapter_of
 
+# What sampling is asked for besides a temperature and a seed, where there is a temperature.
+Penalties = Callable[[Request], dict[str, float]]
+NO_PENALTIES = {"presence_penalties": 0.0, "frequency_penalties": 0.0, "repetition_penalties": 1.0}
 _OF_DRAFTERS = ("inputs of the drafter", "drafts")
 _ABSENT = "absent"  # a value that is not there at all
 
@@ -72,6 +75,18 @@ def temperature(request: Request) -> float:
 def seed(request: Request) -> int | None:
     """What the request asks for; None where nothing is drawn."""
     return request.seed if request.temperature else None
+
+
+def penalty(asked: Penalties, name: str, request: Request) -> float:
+    """That of this name, as a request's row has it."""
+    if not request.temperature:
+        return NO_PENALTIES[name]
+    return round(asked(request)[name.replace("penalties", "penalty")], 6)
+
+
+def has_penalties(asked: Penalties, request: Request) -> bool:
+    """Whether what a request has said changes its logits."""
+    return any(penalty(asked, name, request) != usual for name, usual in NO_PENALTIES.items())
 
 
 def below_most(length: int) -> int | None:
