@@ -23,7 +23,7 @@ from racegate.interpose.kernels.interpreted.digests import digest_of
 from racegate.order.ranges import Ranges
 
 _CALLS_MAX = 4096  # different contents that are kept of one call: a loop makes it once a step
-_BYTES_MAX = 1 << 20  # of one launch
+_BYTES_MAX = 1 << 22  # of one launch
 _BYTES_KEPT_MAX = 1 << 28  # of all that are kept, compressed
 _PLAIN = (int, float, bool, str, type(None))
 
