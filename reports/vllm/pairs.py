@@ -24,10 +24,12 @@ import tomli_w
 
 BLOCK = 80  # tokens
 DRAWN = 4000
+# Three requests have all of these as they begin, and each wants more where its second block begins.
+GROWING, FREE_BLOCKS = 3, 18
 FIRST_SEEDS = {"all": 4, "none": 104, "scored": 204, "one": 304}  # by penalties
 HEADER = """\
-# Drawn and chosen by `python reports/vllm/pairs.py scenarios/vllm`: each pair of what can be said of a request occurs
-# in one of these files. {told}
+# Drawn and chosen by `python reports/vllm/pairs.py scenarios/vllm`: each pair of what can be said
+# of a request occurs in one of these files. {told}
 """
 FACTORS: dict[str, tuple[str, ...]] = {
     "sort": ("greedy", "0", "1", "2", "3", "warm"),
@@ -102,7 +104,7 @@ def drawn(seed: int) -> Drawn:
         requests.append(request_of(draw, "ABCDEF"[at], told, requests))
         events += events_of(draw, told, requests[-1])
     if pressure == "blocks":
-        one.keys["free_blocks"] = 24
+        one.keys["free_blocks"] = FREE_BLOCKS
     one.keys["requests"] = requests
     if pressure == "budget":
         first, tokens = draw.randint(4, 8), draw.randint(9, 40)
@@ -111,7 +113,7 @@ def drawn(seed: int) -> Drawn:
     if events:
         one.keys["events"] = sorted(events, key=lambda event: event["step"])
     if pressure in ("kept", "cleared"):
-        pause = {"step": draw.randint(5, 9), "turns": draw.randint(0, 2), "caches": pressure}
+        pause = {"step": draw.randint(4, 6), "turns": draw.randint(0, 2), "caches": pressure}
         one.keys["pauses"] = [pause]
     one.keys["expect"] = expected(one.told, pressure)
     return one
@@ -144,10 +146,12 @@ def told_of(draw: Random, pressure: str, before: list[dict[str, Any]]) -> dict[s
         told["prompt"] = "to a block"
     if pressure == "blocks" and told["prompt"] == "in chunks":
         told["prompt"] = "short"
+    if pressure == "blocks" and len(before) < GROWING:
+        told |= {"end": "over a block", "arrival": "at once"}
+    elif pressure == "blocks":
+        told["arrival"] = "meeting"
     if told["end"] == "over a block":
         told["prompt"] = "to a block"
-    if told["prompt"] == "in chunks" and told["end"] in ("over a block",):
-        told["end"] = "late"
     if not before:
         told["arrival"] = "at once"
     return told
@@ -164,7 +168,7 @@ def request_of(
         "in chunks": (257, 330),
         "shared": (BLOCK + 4, BLOCK + 30),
     }
-    tokens = {"first": (1, 1), "soon": (2, 4), "late": (9, 16), "over a block": (14, 24)}
+    tokens = {"first": (1, 1), "soon": (2, 4), "late": (9, 16), "over a block": (18, 26)}
     end = told["end"]
     length = draw.randint(*lengths[told["prompt"]])
     if end == "over a block":
