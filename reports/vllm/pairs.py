@@ -66,9 +66,8 @@ def _within(told: dict[str, str]) -> Iterator[Pair]:
     yield from combinations(told.items(), 2)
 
 
-def main() -> None:
-    """Writes them."""
-    folder = Path(sys.argv[1])
+def write(folder: Path) -> None:
+    """Makes them anew."""
     for file in folder.glob("pairs_*.toml"):
         file.unlink()
     for number, one in enumerate(chosen([drawn(seed) for seed in range(DRAWN)]), 1):
@@ -214,4 +213,4 @@ def events_of(
 
 
 if __name__ == "__main__":
-    main()
+    write(Path(sys.argv[1]))

@@ -16,7 +16,7 @@ from racegate.interpose.outcome import Ending
 from racegate.scenario.expect import Expect
 from racegate.scenario.spec import Budget, DraftLimit, Request, Scenario
 from racegate.targets.common.judge import unmet_expectations
-from racegate.targets.common.wire import PENALISED, UNPENALISED, ReleaseRun
+from racegate.targets.common.wire import PENALISED, TEMPERATURE_ONE, UNPENALISED, ReleaseRun
 from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.inside.conditions import (
     NO_PENALTIES,
@@ -42,7 +42,7 @@ from racegate.targets.vllm.inside.scripted.thinking import (
     asked_budgets,
     budget_of,
 )
-from racegate.targets.vllm.inside.watch import RunnerWatch
+from racegate.targets.vllm.inside.watch import RunnerWatch, stops_inside
 from racegate.targets.vllm.wire import (
     MODULUS_MAX,
     REQUESTS_MAX,
@@ -189,6 +189,38 @@ def test_requests_of_large_seeds_have_no_penalties() -> None:
     ]
     penalised = penalties_of(msgspec.structs.replace(warm, seed=UNPENALISED - 1))
     assert all(penalised[name] != usual for name, usual in NO_PENALTIES.items())
+
+
+def test_a_request_at_a_temperature_of_one_has_no_penalties() -> None:
+    one = msgspec.structs.replace(ONE, temperature=TEMPERATURE_ONE, seed=3)
+    assert penalties_of(one) == NO_PENALTIES
+    told = ReleaseRun(ending=Ending.FINISHED)
+    cell = Cell(release="1", runner=ModelRunner.V1, mode=StateMode.NONE)
+    alone = msgspec.structs.replace(SCENARIO, requests=(one,))
+    assert unmet_expectations(cell, alone, told) == ()
+
+
+def test_a_request_that_is_stopped_says_no_more() -> None:
+    stopped = msgspec.structs.replace(ONE, stop_after=5)
+    script = Script(msgspec.structs.replace(SCENARIO, requests=(stopped,)), draft_len=3)
+    longer = Script(msgspec.structs.replace(SCENARIO, requests=(ONE,)), draft_len=3)
+    assert script.plain(0) == longer.plain(0)[:5] and len(longer.plain(0)) > 5
+    assert not script.cut(ONE.name, 5)  # it was done by then
+    assert script.cut(ONE.name, 4) and len(script.plain(0)) == 4
+    said = Script(msgspec.structs.replace(SCENARIO, requests=(stopped,)), draft_len=3).plain(0)
+    assert said.count(said[-1]) == 1
+
+
+def test_a_stop_inside_what_a_request_got_is_counted() -> None:
+    def made(*tokens: int, reason: str | None) -> Any:
+        return SimpleNamespace(request_id="A", new_token_ids=tokens, finish_reason=reason)
+
+    def counted(one: Any) -> int:
+        return stops_inside({0: SimpleNamespace(outputs=[one])}, {"A": [1, 2, 3]})
+
+    assert counted(made(1, 2, reason="stop")) == 1
+    assert counted(made(1, 2, 3, reason="stop")) == 0
+    assert counted(made(1, 2, reason="length")) == counted(made(1, 2, 3, reason=None)) == 0
 
 
 def test_requests_of_the_largest_seeds_ask_for_scores_of_their_prompts() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from racegate.scenario.spec import Request, Scenario
 from racegate.targets.common.inside.watch import Seen
@@ -376,3 +377,33 @@ def test_blocks_that_left_a_window_are_in_no_table() -> None:
     )
     assert full.table(row, 0) == [0, 6] and window.table(row, 0) == []
     assert window.slot(row, 0, 11) == 6 * 8 + 3
+
+
+def test_drafts_are_lost_on_the_first_runner_behind_a_pass_in_which_nothing_is_run() -> None:
+    says = script(accepts=(4,))
+    says.run_on(ModelRunner.V1)
+    course = Course(says, most=64)
+    course.step(1, chosen("A", 4, 0, 0, 4))
+    course.pass_over()
+    (row,) = course.step(2, chosen("A", 4, 3, 4, None)).values()
+    assert course.inputs(row)[1:] == [0, 0, 0] and row.accepted == 1 and row.last is None
+    says.run_on(ModelRunner.V2)
+    course = Course(says, most=64)
+    course.step(1, chosen("A", 4, 0, 0, 4))
+    course.pass_over()
+    (row,) = course.step(2, chosen("A", 4, 3, 4, None)).values()
+    assert course.inputs(row)[1:] == [says.draft_at(0, place) for place in (5, 6, 7)]
+
+
+def test_what_a_row_has_said_is_true_only_where_penalties_count_it() -> None:
+    def untrue(temperature: float) -> list[str]:
+        warm = replace(script().scenario.requests[0], temperature=temperature, seed=7)
+        says = Script(Scenario(name="s", title="t", requests=(warm,)), draft_len=DRAFTS)
+        truth = Truth(says, GROUPS, penalties_of)
+        said = {"rows": ["A"], "outputs": [[-1]]}
+        truth.read([scheduled(1, A=(4, 0, 0, 4)), scheduled(2, A=(4, 3, 4, None)),
+                    (2, "sampling", said)])  # fmt: skip
+        return [one.what for one in truth.untrue]
+
+    assert untrue(1.0) == []
+    assert any("sampling.outputs" in one for one in untrue(0.05))

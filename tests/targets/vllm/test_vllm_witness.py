@@ -30,7 +30,7 @@ from racegate.targets.common.witnesses.witness import (
     write_witnesses,
 )
 from racegate.targets.vllm.cell import Cell, cannot_run
-from racegate.targets.vllm.wire import ModelRunner, StateMode
+from racegate.targets.vllm.wire import STOP_END, STOP_MIN, ModelRunner, StateMode
 from racegate.targets.vllm.witness import VLLM_WITNESSES, EngineWitness
 from small_engine import Served, SmallEngine, Wait
 from small_release import SmallReleases
@@ -223,7 +223,9 @@ def test_a_scenario_that_cannot_be_run_says_why() -> None:
     [
         ({"temperature": 0.5}, "sampled at more than"),
         ({"grammar_modulus": 3}, "a grammar that forbids"),
-        ({"stop_after": 1}, "stop token"),
+        ({"stop_token": 1}, "stop token"),
+        ({"stop_after": STOP_MIN - 1}, f"before its {STOP_MIN}th"),
+        ({"stop_after": STOP_END, "max_tokens": STOP_END}, "or late"),
         ({"max_tokens": 512}, "longer than 512"),
     ],
 )

@@ -194,7 +194,7 @@ def outputs_by_client(made: Any) -> dict[int, Any]:
     return made if isinstance(made, dict) else {0: made}
 
 
-def _stops_inside(made: Any, tokens: Mapping[str, list[int]]) -> int:
+def stops_inside(made: Any, tokens: Mapping[str, list[int]]) -> int:
     """How many requests a token ended that was not the last one of those they got."""
     outputs = [one for of in outputs_by_client(made).values() for one in of.outputs]
     return sum(
@@ -228,7 +228,7 @@ def watch_scheduler(watch: RunnerWatch, scheduler: Any) -> None:
         watch.on_host("sampled", step=scheduled.racegate_step, tokens=tokens)
         watch.accepted[scheduled.racegate_step] = {name: len(ids) for name, ids in tokens.items()}
         made = plain(scheduled, output)
-        watch.counters["stops_inside_run"] += _stops_inside(made, tokens)
+        watch.counters["stops_inside_run"] += stops_inside(made, tokens)
         return made
 
     scheduler.update_from_output = update
