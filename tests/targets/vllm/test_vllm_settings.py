@@ -35,10 +35,12 @@ from racegate.targets.vllm.wire import (
     LayerMode,
     ModelRunner,
     PositionMode,
+    PriorityMode,
     ProposerKind,
     SchedulingMode,
     StateMode,
     VocabularyMode,
+    priority_of,
 )
 
 SCRIPTS = Path(__file__).parents[3] / "scenarios" / "vllm"
@@ -185,6 +187,10 @@ def test_prefills_that_wait_are_a_setting_and_windows_are_of_attention() -> None
     waits = msgspec.structs.replace(cell(layers=LayerMode.WINDOWS), throttle=3)
     assert waits.settings == ("v1", "align", "windows", "throttle-3")
     assert waits.command[-2:] == ("--layers windows", "--throttle 3")
+    urgent = msgspec.structs.replace(cell(), priorities=PriorityMode.NEWEST)
+    assert urgent.command[-1] == "--priorities newest"
+    first, second = (priority_of(index, urgent.priorities)["priority"] for index in (0, 1))
+    assert second < first and priority_of(1, PriorityMode.NONE) == {}
     scenario = load_for("vLLM", SCRIPTS / "preemption_for_blocks.toml")
     assert "recurrent layers" in waits.cannot_run(scenario)
     asked = config(LayerMode.WINDOWS)
@@ -231,14 +237,15 @@ def test_only_a_row_with_drafts_can_have_some_rejected(
 ) -> None:
     watch = RunnerWatch(engine_session())
     watch.step = 2
-    scheduler: Any = SimpleNamespace(update_from_output=lambda *_: "taken")
+    taken: dict[int, Any] = {}
+    scheduler: Any = SimpleNamespace(update_from_output=lambda *_: taken)
     watch_scheduler(watch, scheduler)
     scheduled = SimpleNamespace(
         scheduled_spec_decode_tokens={"A-00000000": [-1] * drafts} if drafts else {},
         racegate_step=1,
     )
     output = SimpleNamespace(req_id_to_index={"A-00000000": 0}, sampled_token_ids=[tokens])
-    assert scheduler.update_from_output(scheduled, output) == "taken"
+    assert scheduler.update_from_output(scheduled, output) is taken
     assert watch.counters["rejections"] == rejections
     assert watch.counters["full_accepts"] == full
     assert watch.counters["discarded_rows"] == (not tokens)

@@ -24,6 +24,7 @@ from racegate.targets.vllm.wire import (
     LayerMode,
     ModelRunner,
     PositionMode,
+    PriorityMode,
     ProposerKind,
     SchedulingMode,
     StateMode,
@@ -49,7 +50,9 @@ ThinkingOption = Annotated[
 AdaptersOption = Annotated[
     AdapterMode, typer.Option("--adapters", help="lora: two of three requests have one of two.")
 ]
-
+ConnectorOption = Annotated[
+    ConnectorKind, typer.Option("--connector", help="What keeps blocks in the host's memory.")
+]
 DraftModeOption = Annotated[
     DraftMode, typer.Option("--draft-mode", help="Which drafts of sampled requests.")
 ]
@@ -61,6 +64,9 @@ ThrottleOption = Annotated[
         metavar="N",
         help="Prefills wait for every Nth step, as ranks of data parallelism agree.",
     ),
+]
+PrioritiesOption = Annotated[
+    PriorityMode, typer.Option("--priorities", help="newest: who comes later is more urgent.")
 ]
 VocabularyOption = Annotated[
     VocabularyMode,
@@ -100,10 +106,9 @@ def vllm_cell(
     images: ImagesOption = ImageMode.POSITIONS,
     thinking: ThinkingOption = ThinkingMode.NONE,
     adapters: AdaptersOption = AdapterMode.NONE,
-    connector: Annotated[
-        ConnectorKind, typer.Option("--connector", help="What keeps blocks in the host's memory.")
-    ] = ConnectorKind.NONE,
+    connector: ConnectorOption = ConnectorKind.NONE,
     throttle: ThrottleOption = 0,
+    priorities: PrioritiesOption = PriorityMode.NONE,
     vocabulary: VocabularyOption = VocabularyMode.USUAL,
     engine_arg: Annotated[
         list[str] | None,
@@ -134,6 +139,7 @@ def vllm_cell(
         adapters=adapters,
         connector=connector,
         throttle=throttle,
+        priorities=priorities,
         vocabulary=vocabulary,
         arguments=tuple(engine_arg or ()),
     )

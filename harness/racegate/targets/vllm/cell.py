@@ -29,6 +29,7 @@ from racegate.targets.vllm.wire import (
     LayerMode,
     ModelRunner,
     PositionMode,
+    PriorityMode,
     ProposerKind,
     SchedulingMode,
     StateMode,
@@ -68,6 +69,7 @@ _NAMED = {
     "adapters": ("--adapters", ""),
     "connector": ("--connector", "connector-"),
     "throttle": ("--throttle", "throttle-"),
+    "priorities": ("--priorities", "priorities-"),
     "vocabulary": ("--vocabulary", "vocabulary-"),
 }
 _UNNAMED = re.compile(r"[^\w.]+")  # what no name of a file has
@@ -80,8 +82,8 @@ class Cell(EngineCell, frozen=True, kw_only=True, tag="vllm", tag_field="of"):
     proposes them, and how; draft_schedule: how many; scheduling: before or after the last output is
     known; graphs: what is captured; layers, positions: of the model; images: what is made of
     them; thinking: whether that is bounded; adapters: whether requests have some; connector: to the
-    host's memory; throttle: prefills wait for every so manieth step, 0 if they do not; vocabulary:
-    how many tokens there are
+    host's memory; throttle: prefills wait for every so manieth step, 0 if they do not; priorities:
+    of requests; vocabulary: how many tokens there are
     arguments: of the release's own EngineArgs, each as NAME=JSON
     """
 
@@ -101,6 +103,7 @@ class Cell(EngineCell, frozen=True, kw_only=True, tag="vllm", tag_field="of"):
     adapters: AdapterMode = AdapterMode.NONE
     connector: ConnectorKind = ConnectorKind.NONE
     throttle: int = 0
+    priorities: PriorityMode = PriorityMode.NONE
     vocabulary: VocabularyMode = VocabularyMode.USUAL
     arguments: tuple[str, ...] = ()
 

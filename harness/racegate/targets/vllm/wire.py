@@ -133,6 +133,20 @@ class ThinkingMode(StrEnum):
     BUDGETS = "budgets"
 
 
+class PriorityMode(StrEnum):
+    """Who is more urgent than others. NEWEST: who comes later in the scenario, so that those are
+    admitted first, and the oldest request gives up its blocks
+    """
+
+    NONE = "none"
+    NEWEST = "newest"
+
+
+def priority_of(index: int, mode: PriorityMode) -> dict[str, int]:
+    """What a request is added with, by its place in the scenario: the least is the most urgent."""
+    return {"priority": -index} if mode is PriorityMode.NEWEST else {}
+
+
 class AdapterMode(StrEnum):
     """Whether requests have adapters. LORA: two of three have one of two"""
 

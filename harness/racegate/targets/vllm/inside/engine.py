@@ -73,9 +73,11 @@ from racegate.targets.vllm.wire import (
     ConnectorKind,
     ImageMode,
     PositionMode,
+    PriorityMode,
     ProposerKind,
     SchedulingMode,
     StateMode,
+    priority_of,
 )
 
 NOBODY = Scenario(name="nobody", title="what is captured is for no request", requests=())
@@ -119,6 +121,7 @@ def start(folder: Path, asked: Cell) -> Any:
         **asked_budgets(asked.thinking),
         **asked_adapters(asked.adapters, folder),
         "kv_transfer_config": connectors.transfer_config(asked.connector),
+        "scheduling_policy": "fcfs" if asked.priorities is PriorityMode.NONE else "priority",
     }
     given = {k: v for k, v in arguments.items() if k in known and v is not None}
     own = standins.own_arguments(asked.arguments, known)
@@ -371,7 +374,8 @@ class Driver:
             said = self.script.plain(index)
             params = params_of(request, own, said, is_drafted=is_drafted, thinking=thinking)
             adapter = with_adapter(self._asked.adapters, index, self.runner.model_config.model)
-            self._engine.add_request(request.name, prompt, params, **adapter)
+            priority = priority_of(index, self._asked.priorities)
+            self._engine.add_request(request.name, prompt, params, **adapter, **priority)
         except ValueError as error:
             raise NotTaken(f"this release does not take request {request.name}: {error}") from error
         self._identities |= {name_of(one): one for one in self._core.scheduler.requests}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -169,11 +168,6 @@ class Truth:
             self._same(step, f"{CHOSEN}.blocks", owners, block, -1)
         rows = self._steps[step].values()
         self.compared[f"{CHOSEN}.blocks"] += sum(len(b) for row in rows for b in row.blocks)
-
-    def _is_over(self, row: RequestStep) -> bool:
-        """Whether it has all its tokens, and the host only does not know yet."""
-        request = self._request(row)
-        return row.known >= len(request.prompt) + request.tokens_most
 
     def _order(self, step: int, values: Values, *, is_whole: bool = True) -> bool:
         """The rows of the batch, or some, as the runner has them. Whether they are known"""
@@ -380,9 +374,7 @@ class Truth:
 
     def _forbidden(self, row: RequestStep, place: int, size: int) -> list[int] | None:
         before = self._says.token_at(row.index, place - 1)
-        true = forbidden(self._request(row), place, before, size)
-        # What is sampled behind the last token is thrown away.
-        return None if true != [0, 0] and self._is_over(replace(row, known=place)) else true
+        return forbidden(self._request(row), place, before, size)
 
     def _sampled(self, step: int, told: Any) -> None:
         """What the scheduler gets, of an earlier step."""

@@ -130,12 +130,13 @@ def is_drafted(row: RequestStep) -> bool | None:
 
 def forbidden(request: Request, place: int, before: int | None, size: int) -> list[int] | None:
     """How many tokens of a vocabulary a request's grammar forbids at a place, and their sum; None
-    if nobody knows. before: the token in front of the place
+    if nobody knows: behind a request's last token what is sampled is thrown away. before: the token
+    in front of the place
     """
     modulus = request.grammar_modulus
     if not modulus or place == len(request.prompt):  # the first token may be any
         return [0, 0]
-    if before is None:
+    if before is None or place >= len(request.prompt) + request.tokens_most:
         return None
     tokens = range(before % modulus, size, modulus)
     return [len(tokens), sum(tokens)]
