@@ -75,6 +75,30 @@ def test_a_request_that_is_given_up_is_the_beginning_of_plain_decoding() -> None
     assert told.plain == told.delivered == {"A": ()}
 
 
+def test_a_request_is_stopped_by_what_plain_decoding_says_in_that_place() -> None:
+    asked: list[Request] = []
+
+    class Saying:
+        """Says the same of a request, up to the token that stops it."""
+
+        def run(self, scenario: Scenario, plan: Plan) -> ReleaseRun:
+            (request,) = scenario.requests
+            asked.append(request)
+            said = (7, 8, 9, 8, 6)
+            if request.stop_token is not None:
+                said = said[: said.index(request.stop_token) + 1]
+            return ReleaseRun(ending=Ending.FINISHED, delivered={"A": said})
+
+    def stopped(after: int) -> ReleaseRun:
+        request = msgspec.structs.replace(REQUEST, max_tokens=5, stop_after=after)
+        scenario = msgspec.structs.replace(SCENARIO, requests=(request,))
+        return WithPlain(Saying()).run(scenario, Plan())
+
+    assert stopped(3).delivered == stopped(3).plain == {"A": (7, 8, 9)}
+    assert stopped(4).delivered == stopped(4).plain == {"A": (7, 8)}  # said before
+    assert {request.stop_after for request in asked} == {None}
+
+
 def test_a_run_that_was_lost_has_no_plain_tokens() -> None:
     class Lost(SmallScheduler):
         """Ends without a word."""
@@ -132,7 +156,7 @@ def test_the_report_says_which_scheduler_and_how_to_see_it_again() -> None:
         ),
         (
             {"requests": (msgspec.structs.replace(REQUEST, stop_token=3),)},
-            "request A has a stop token",
+            "request A has a stop token: only stop_after is known here",
         ),
         (
             {"requests": (msgspec.structs.replace(REQUEST, max_tokens=TOKENS_MAX),)},

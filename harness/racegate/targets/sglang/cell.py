@@ -10,7 +10,7 @@ UNSEEN = (
     "kernels that are compiled: plain forms of them run, in float32; mixed experts are one dense "
     "layer; CUDA graphs are off"
 )
-_OF_DRAFTS = ("rejections", "full_rejects", "full_accepts")
+_OF_DRAFTS = ("rejections", "full_rejects", "full_accepts", "stops_inside_run")
 
 
 class SchedulerCell(EngineCell, frozen=True, kw_only=True, tag="sglang", tag_field="of"):
@@ -57,8 +57,8 @@ class SchedulerCell(EngineCell, frozen=True, kw_only=True, tag="sglang", tag_fie
                 return f"request {request.name} samples at random or under a grammar"
             if request.images:
                 return f"request {request.name} has images"
-            if request.stop_after is not None or request.stop_token is not None:
-                return f"request {request.name} has a stop token"
+            if request.stop_token is not None:
+                return f"request {request.name} has a stop token: only stop_after is known here"
             if len(request.prompt) + request.max_tokens > TOKENS_MAX:
                 return f"request {request.name} is longer than {TOKENS_MAX} tokens"
         return ""

@@ -33,6 +33,9 @@ class WithPlain:
         """One run under a plan. Where plain decoding comes to no end there is nothing to compare it
         with, and it ends as that did.
         """
+        if any(request.stop_after for request in scenario.requests):
+            stopped = tuple(self._stopped(scenario, request) for request in scenario.requests)
+            scenario = msgspec.structs.replace(scenario, requests=stopped)
         told = self._runs.run(scenario, plan)
         if not told.delivered:
             return told
@@ -47,17 +50,33 @@ class WithPlain:
                     exit_code=alone.exit_code,
                     message=f"plain decoding of request {request.name}: {alone.message}",
                 )
-            tokens = alone.delivered.get(request.name, ())
+            tokens = _until(request.stop_token, alone.delivered.get(request.name, ()))
             count = len(told.delivered[request.name]) if request.name in given_up else len(tokens)
             plain[request.name] = tokens[:count]
         return msgspec.structs.replace(told, plain=plain)
 
+    def _stopped(self, scenario: Scenario, request: Request) -> Request:
+        """A request that ends by its place in what is said ends with the token that stands there:
+        nobody knows it before plain decoding has said it.
+        """
+        said = self._alone(scenario, request).delivered.get(request.name, ())
+        if not request.stop_after or len(said) < request.stop_after:
+            return request
+        token = said[request.stop_after - 1]
+        return msgspec.structs.replace(request, stop_after=None, stop_token=token)
+
     def _alone(self, scenario: Scenario, request: Request) -> ReleaseRun:
-        if request not in self._plain:
-            only = msgspec.structs.replace(request, arrive=0)
+        """Plain decoding of a request that nothing stops."""
+        only = msgspec.structs.replace(request, arrive=0, stop_after=None, stop_token=None)
+        if only not in self._plain:
             alone = msgspec.structs.replace(scenario, requests=(only,), events=(), expect=Expect())
-            self._plain[request] = self._runs.run(alone, Plan(is_recording=False))
-        return self._plain[request]
+            self._plain[only] = self._runs.run(alone, Plan(is_recording=False))
+        return self._plain[only]
+
+
+def _until(stop: int | None, tokens: tuple[int, ...]) -> tuple[int, ...]:
+    """The tokens up to the first one that ends the request, and that."""
+    return tokens[: tokens.index(stop) + 1] if stop in tokens else tokens
 
 
 @contextmanager

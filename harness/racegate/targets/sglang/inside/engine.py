@@ -241,9 +241,12 @@ class Driver:
 
         assert self._scenario is not None
         # Of a request that surely comes to its length all slots are kept: none is retracted then.
-        is_sure = self._scenario.free_blocks is None
+        is_sure = self._scenario.free_blocks is None and request.stop_token is None
         params = SamplingParams(
-            max_new_tokens=request.max_tokens, temperature=0.0, ignore_eos=is_sure
+            max_new_tokens=request.max_tokens,
+            temperature=0.0,
+            ignore_eos=is_sure,
+            stop_token_ids=None if request.stop_token is None else [request.stop_token],
         )
         params.normalize(None)
         fields = _fields_of(Input)
@@ -283,6 +286,9 @@ class Driver:
             if request.finished() and request.rid not in self._ended:
                 self._ended.add(request.rid)
                 self.watch.counters["prefix_hits"] += request.cached_tokens > 0
+                is_stopped = type(request.finished_reason).__name__ == "FINISH_MATCHED_TOKEN"
+                is_inside = len(given) < len(request.output_ids)
+                self.watch.counters["stops_inside_run"] += is_stopped and is_inside
 
 
 def _prompt_of(request: Request) -> list[int]:
