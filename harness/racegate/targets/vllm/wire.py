@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
+from functools import reduce
 
 REQUESTS_MAX = 30  # as many as the scripted model has tokens for
 TOKENS_MAX = 512  # of one request
@@ -39,7 +41,12 @@ class LayerMode(StrEnum):
     @property
     def is_recurrent(self) -> bool:
         """Whether there are states beside keys and values."""
-        return self in (LayerMode.HYBRID, LayerMode.GROUPS, LayerMode.MAMBA2)
+        return self.is_gated_delta or self is LayerMode.MAMBA2
+
+    @property
+    def is_gated_delta(self) -> bool:
+        """Whether these are states of the gated delta rule."""
+        return self in (LayerMode.HYBRID, LayerMode.GROUPS)
 
 
 class ProposerKind(StrEnum):
@@ -155,11 +162,23 @@ class AdapterMode(StrEnum):
 
 
 ADAPTERS = 2
+STATE_TAGS = "state tags"  # the observation of what recurrent states were made of
+_FACTOR, _TAGS = 1_000_003, 1 << 62
 
 
 def adapter_of(index: int) -> int:
     """Which adapter a request has, by its place in the scenario: from 1, 0 for none."""
     return index % (ADAPTERS + 1)
+
+
+def tag_behind(tag: int, token: int) -> int:
+    """The tag of a state that goes on from another one with a token."""
+    return (tag * _FACTOR + token + 1) % _TAGS
+
+
+def tag_of(tokens: Iterable[int]) -> int:
+    """The tag of the state behind these tokens, of which there is none before the first."""
+    return reduce(tag_behind, tokens, 0)
 
 
 class VocabularyMode(StrEnum):

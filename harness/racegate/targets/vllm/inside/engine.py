@@ -49,6 +49,7 @@ from racegate.targets.vllm.inside.scripted.started import runner_of, state_block
 from racegate.targets.vllm.inside.scripted.thinking import asked_budgets
 from racegate.targets.vllm.inside.tiers import connectors
 from racegate.targets.vllm.inside.tiers.pages import TaggedPages, pages_of
+from racegate.targets.vllm.inside.tiers.states import TaggedStates, states_of
 from racegate.targets.vllm.inside.truth.compare import Truth
 from racegate.targets.vllm.inside.truth.values import judged_by
 from racegate.targets.vllm.inside.watch import (
@@ -173,7 +174,7 @@ class Driver:
                 lambda *given: self.script.target(*given),
                 name="model",
                 tells=LAYERS_HEARD * (asked.drafter is ProposerKind.EAGLE3 and bool(asked.drafts)),
-                touch=self._tags().touch if asked.connector is not ConnectorKind.NONE else None,
+                touch=self._touched(asked),
             )
             if asked.positions is PositionMode.MROPE:
                 model.get_mrope_input_positions = self._coordinates
@@ -193,6 +194,15 @@ class Driver:
             self._script = self._script_of(NOBODY, {}, lies=False)
             self.runner.capture_model()
             watch_replays(self.watch, self.runner, hollow)
+
+    def _touched(self, asked: Cell) -> Callable[[Any, Any, Any], None] | None:
+        """What a forward pass does to keys and values, or to states."""
+        if asked.connector is not ConnectorKind.NONE:
+            return self._tags().touch
+        if asked.layers.is_gated_delta and asked.graphs is CaptureMode.NONE:
+            states = states_of(self.runner)
+            return TaggedStates(self._session, self.watch, states, self._rows).touch
+        return None
 
     def _encode_images(self, encoder: HollowImages) -> None:
         encoder.replace(self.runner.get_model())

@@ -61,7 +61,7 @@ class TaggedPages:
 
         tokens: int64 [n]; hidden: [n, size], of which the first column is the position
         """
-        metadata, names = _metadata(), self.rows()
+        metadata, names = metadata_by_layer(), self.rows()
         for layer, cache in self.caches.items():
             found = metadata.get(layer)
             if names and found is not None:
@@ -131,7 +131,7 @@ def _tagged(cache: Tensor) -> Tensor:
     return torch.as_strided(numbers, size, (cache.stride(0), 2, 1), cache.storage_offset())
 
 
-def _metadata() -> dict[str, Any]:
+def metadata_by_layer() -> dict[str, Any]:
     """Of the forward pass that goes on, by layer."""
     from vllm.forward_context import get_forward_context, is_forward_context_available
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -39,7 +39,7 @@ from racegate.targets.vllm.inside.truth.values import (
     temperature,
     with_next,
 )
-from racegate.targets.vllm.wire import TOKENS_MAX, SchedulingMode
+from racegate.targets.vllm.wire import STATE_TAGS, TOKENS_MAX, SchedulingMode
 
 MODEL = "inputs of the model"
 CHOSEN = "scheduled"  # the observation of what the scheduler chose, and what follows from it
@@ -91,6 +91,7 @@ class Truth:
             "drafts": self._drafts,
             "masks": self._masks,
             "adapters": self._adapters,
+            STATE_TAGS: self._state_tags,
             "sampled": self._sampled,
             "zeroed": self._zeroed,
             "padded graph": partial(self._padding, "padded graph"),
@@ -146,14 +147,11 @@ class Truth:
 
     def _scheduled(self, step: int, values: Values) -> None:
         chosen: Any = values["requests"]
-        if chosen:
-            self._asked = values["asked"]
-            self._chosen(step, chosen)
-        else:  # this is no step, and the next one has its number
+        if not chosen:  # this is no step, and the next one has its number
             self._rows = []
             self._course.pass_over()
-
-    def _chosen(self, step: int, chosen: Mapping[str, Any]) -> None:
+            return
+        self._asked = values["asked"]
         self._before = self._course.unknown(self._rows, chosen)
         has_drafts = not self._proposed or step - 1 in self._proposed
         is_told = self._told == step - 1
@@ -306,8 +304,13 @@ class Truth:
             before = self._before
             self._by_row(step, "previous rows.at", values, lambda row: before.get(row.request, -1))
 
+    def _state_tags(self, step: int, values: Values) -> None:
+        """What the recurrent state was made of that each row goes on from."""
+        if self._order(step, values):
+            self._by_row(step, f"{STATE_TAGS}.tags", values, self._course.state)
+
     def _adapters(self, step: int, values: Values) -> None:
-        """Which adapter each token is run with, and in which slot it stands on the device."""
+        """Which adapter each token is run with, and in which slot."""
         if self._order(step, values):
             self._by_token(step, "adapters.tokens", values["tokens"], adapter_by_token)
             ids: Any = values["ids"]
