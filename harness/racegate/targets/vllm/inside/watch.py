@@ -317,12 +317,14 @@ def wrong_tags(step: int, values: Values) -> list[Wrong]:
 
 
 def _wrong_counts(step: int, values: Values, watch: RunnerWatch) -> list[Wrong]:
-    """Rows with drafts that are run with another count than the step before accepted."""
+    """Rows with drafts that are run with another count than the step before accepted: behind a
+    chunk, which gets none, that is 1.
+    """
     counts, rows, drafted = values.get("accepted"), values["rows"], values["drafted"]
     if not isinstance(counts, list):
         return []
     assert isinstance(rows, list) and isinstance(drafted, list)
-    true = watch.accepted.get(step - 1, {})
+    true = {name: max(count, 1) for name, count in watch.accepted.get(step - 1, {}).items()}
     return [
         Wrong(
             step=step,
