@@ -129,6 +129,21 @@ alone (`racegate vllm run drafters_slots --release 0.33.0 --drafter model --runs
 - The same choice by class stands in 0.20.2, 0.21.0, 0.22.1, 0.23.0, 0.24.0 and 0.25.1. No public
   issue was found that names it. A model of attention alone has one group.
 
+`rows_left_behind` in 0.33.0, V1, none: in step 4, which is full, B is passed over. It had
+accepted two tokens in step 3, so its state stands in the second of its slots. In step 5 it comes
+back as a row that was not in the step before, and `_prepare_inputs` gives such rows the count 1:
+B goes on from the first slot, from an older state. Nothing is held; every schedule shows it. With
+the model computed (`--fidelity full`, the same requests without temperatures) B delivers other
+tokens from there on than in plain decoding. No public issue was found that names it.
+
+`full_batch` and `four_tokens_beside_none` in 0.33.0, V2: a request whose prompt is one token
+comes beside rows with drafts, and the scheduler pads it with three places for drafts. Its row is
+a prefill, and keeps the state behind all four tokens, from which the next step goes on.
+vllm#55178 (merged) is about such rows with a state before them; a request that begins has none.
+With the model computed `full_batch` delivers 304 as the second token of E where decoding without
+speculation (`--drafts 0`) gives 265. Until now plain decoding was padded in the same way, so that
+full fidelity did not show it: its requests are run one after the other now.
+
 `chunk_in_moved_row` in 0.33.0:
 
 - V1, align: wrong with nothing held ("1 used, 2 true" of B in row 0 at step 5), as

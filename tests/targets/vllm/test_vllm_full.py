@@ -70,6 +70,13 @@ def test_plain_decoding_has_time_for_all_tokens_and_no_events() -> None:
     assert plain.events == () and plain.steps_max > plain.requests[0].max_tokens > ONE.max_tokens
 
 
+def test_plain_decoding_runs_one_request_after_the_other() -> None:
+    """Beside others a prompt of one token is padded, and a state goes on from that."""
+    both = msgspec.structs.replace(SCENARIO, requests=(ONE, msgspec.structs.replace(ONE, name="Z")))
+    first, second = plain_of(both).requests
+    assert second.arrive >= first.arrive + len(first.prompt) + first.max_tokens
+
+
 class LostAlone:
     """A server that loses its process in plain decoding."""
 

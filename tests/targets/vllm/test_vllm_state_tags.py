@@ -106,7 +106,7 @@ def test_layers_with_a_pair_of_states_have_tags_and_a_copy_of_a_slot_has_them_to
 
 
 @pytest.mark.parametrize("drafts", [0, 3])
-def test_what_a_request_goes_on_from_is_known_unless_it_began_with_drafts(drafts: int) -> None:
+def test_what_a_request_goes_on_from_are_its_tokens_whatever_stood_behind_them(drafts: int) -> None:
     request = Request(name="A", arrive=0, prompt=(5,), max_tokens=9, accepts=(2,))
     says = Script(Scenario(name="s", title="t", requests=(request,)), draft_len=3)
     course = Course(says, most=64)
@@ -114,5 +114,5 @@ def test_what_a_request_goes_on_from_is_known_unless_it_began_with_drafts(drafts
     (first,) = course.step(1, {"A": said}).values()
     later = {"tokens": 4, "drafts": 3, "computed": 1, "known": None, "blocks": [[1]]}
     (second,) = course.step(2, {"A": later}).values()
-    assert course.state(first) == (None if drafts else 0)
-    assert course.state(second) == (None if drafts else tag_behind(0, says.prompt(0)[0]))
+    assert course.state(first) == 0
+    assert course.state(second) == tag_behind(0, says.prompt(0)[0])

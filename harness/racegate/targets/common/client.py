@@ -12,7 +12,7 @@ import msgspec
 from racegate.history.schedule import FORCED, texts_of
 from racegate.interpose.outcome import DeviceKind, Ending, Plan, Sources
 from racegate.interpose.program.timeouts import where_it_stood
-from racegate.scenario.spec import Scenario
+from racegate.scenario.spec import Request, Scenario
 from racegate.targets.common.environment import Environment
 from racegate.targets.common.server import ForkServer, open_server
 from racegate.targets.common.wire import (
@@ -166,14 +166,18 @@ class Engine:
 
 
 def plain_of(scenario: Scenario) -> Scenario:
-    """What is decoded plainly: the requests of a scenario with all that can be drafted of them."""
-    longer = [
-        msgspec.structs.replace(request, max_tokens=request.max_tokens + DRAFTED_BEHIND)
-        for request in scenario.requests
-    ]
-    steps = sum(request.arrive + len(request.prompt) + request.max_tokens for request in longer)
+    """What is decoded plainly: the requests of a scenario with all that can be drafted of them, one
+    after the other. Beside others vLLM pads a prompt of one token with places for drafts, and
+    recurrent states would go on from these.
+    """
+    alone: list[Request] = []
+    arrive = 0
+    for request in scenario.requests:
+        most = request.max_tokens + DRAFTED_BEHIND
+        alone.append(msgspec.structs.replace(request, arrive=arrive, max_tokens=most))
+        arrive += len(request.prompt) + most
     return msgspec.structs.replace(
-        scenario, requests=tuple(longer), events=(), steps_max=max(scenario.steps_max, steps)
+        scenario, requests=tuple(alone), events=(), steps_max=max(scenario.steps_max, arrive)
     )
 
 

@@ -131,7 +131,6 @@ class Course:
         requests = enumerate(says.scenario.requests)
         self._requests: dict[str, tuple[int, Request]] = {r.name: (i, r) for i, r in requests}
         self._standing: dict[str, _Standing] = {}
-        self._padded: set[str] = set()  # that had drafts in the step that ends their prompt
         self._drawn: dict[str, list[int]] = {}
 
     def note_drawn(self, name: str, drafts: list[int]) -> None:
@@ -163,7 +162,6 @@ class Course:
             for name, said in chosen.items()
             if said["known"] is not None or name in self._standing  # others never came
         }
-        self._padded |= {name for name, row in rows.items() if row.drafts and self._begins(row)}
         for name, row in rows.items():
             known = row.known + row.accepted
             rejected = row.rejected + row.cut
@@ -237,18 +235,10 @@ class Course:
         return self._says.draft_at(row.index, place)
 
     def state(self, row: RequestStep) -> int | None:
-        """The tag of the recurrent state that it goes on from; nobody knows that of a request which
-        had drafts in a step with its prompt, as zeros behind a last chunk of one token.
-        """
-        if row.request in self._padded:
-            return None
+        """The tag of the recurrent state that it goes on from."""
         tokens = [self._says.token_at(row.index, place) for place in range(row.start)]
         known = [token for token in tokens if token is not None]
         return tag_of(known) if len(known) == len(tokens) else None
-
-    def _begins(self, row: RequestStep) -> bool:
-        """Whether some of its prompt, or of what it had when it came again, is run."""
-        return row.is_new or row.start < len(self.request(row.request).prompt)
 
     def images(self, row: RequestStep) -> list[int]:
         """Which token of an image each token is that is run, from 1; 0 of text."""
