@@ -57,14 +57,10 @@ class Drawn:
     @property
     def pairs(self) -> set[Pair]:
         """All that occur in it."""
-        return {pair for one in self.told for pair in _within(one)} | {
+        return {pair for one in self.told for pair in combinations(one.items(), 2)} | {
             (("before", before["sort"]), ("behind", behind["sort"]))
             for before, behind in pairwise(self.told)
         }
-
-
-def _within(told: dict[str, str]) -> Iterator[Pair]:
-    yield from combinations(told.items(), 2)
 
 
 def write(folder: Path) -> None:

@@ -14,7 +14,7 @@ from racegate.scenario.strict import StrictStruct
 
 DRAFTED_BEHIND = 4  # tokens behind a request's last that its last round may accept
 PENALISED = "penalised logits"  # a counter: nothing of a scenario's `expect` has its name
-TEMPERATURE_ONE = 1.0  # at which it is where only the likeliest tokens are left
+TEMPERATURE_ONE = 1.0  # of requests that are sampled of their likeliest tokens, without penalties
 UNPENALISED = 100  # seeds from which on a request has no penalties: nothing else follows its row
 KEPT = "kept"  # the first word of observations by field, of which two versions may have others
 NOT_EDITED = "cannot be edited there while it runs"

@@ -23,8 +23,6 @@ _FIELDS = (
     "non_spec_state_indices_tensor", "num_accepted_tokens", "has_initial_state", "spec_token_indx",
     "non_spec_token_indx",
 )  # fmt: skip
-
-
 _MASKS = "spec_sequence_masks_cpu"  # which rows have drafts; older releases do not keep it
 
 
@@ -160,12 +158,8 @@ def _states_of(layer: Any) -> Tensor | None:
     kept: Any = getattr(layer, "kv_cache", None)
     if isinstance(kept, list) and len(kept) == 1:  # releases before had one for each stage
         kept = kept[0]
-    try:
-        _, states = kept
-    except (TypeError, ValueError):  # none, or one tensor
-        return None
-    is_one = isinstance(kept, torch.Tensor) or not isinstance(states, torch.Tensor)
-    return None if is_one or states.dim() < len(("slots", "heads", "keys", "values")) else states
+    is_pair = isinstance(kept, (tuple, list)) and len(kept) == 2
+    return kept[1] if is_pair else None
 
 
 def _tagged(states: Tensor) -> Tensor:
