@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -33,12 +34,18 @@ class SmallReleases:
 
     @contextmanager
     def __call__(
-        self, cell: EngineCell, *, log: Path | None = None, run_s: float = RUN_S
+        self,
+        cell: EngineCell,
+        *,
+        log: Path | None = None,
+        run_s: float = RUN_S,
+        count: int = 1,
     ) -> Iterator[OpenedEngine]:
         self.cells.append(cell)
         self.limits.append(run_s)
         engine = cast(Engine, SimpleNamespace(start_s=0.0, cpu_s=0.0))
-        yield OpenedEngine(cell, self, engine, dict)
+        siblings = (OpenedEngine(cell, self, engine, dict),) * (count - 1)
+        yield OpenedEngine(cell, self, engine, dict, siblings)
 
     def run(self, scenario: Scenario, plan: Plan) -> ReleaseRun:
         """As a release answers."""
@@ -52,15 +59,20 @@ class TwoReleases(SmallReleases):
 
     def __init__(self, base: Wait, changed: Wait) -> None:
         super().__init__(base)
-        self.waits = {False: base, True: changed}
+        self.of_checkout = SmallReleases(changed)
 
     @contextmanager
     def __call__(
-        self, cell: EngineCell, *, log: Path | None = None, run_s: float = RUN_S
+        self,
+        cell: EngineCell,
+        *,
+        log: Path | None = None,
+        run_s: float = RUN_S,
+        count: int = 1,
     ) -> Iterator[OpenedEngine]:
-        self.wait = self.waits[cell.checkout is not None]
-        with super().__call__(cell, log=log, run_s=run_s) as opened:
-            yield opened
+        with super().__call__(cell, log=log, run_s=run_s, count=count) as opened:
+            runs = opened.runs if cell.checkout is None else self.of_checkout
+            yield replace(opened, runs=runs, siblings=())
 
 
 def cached_release(cache: Path, release: str) -> Path:

@@ -384,7 +384,7 @@ def serve(child: Child, server: JobServer[Job], stdin: RewoundInput) -> None:
 def main(prepare: Callable[[], None] = lambda: None) -> None:
     """Serves one program at a time. prepare: what is done once, for all of them"""
     stdin = RewoundInput(sys.argv[1])
-    server = JobServer.of_arguments(sys.argv[2:4], Job)
+    (server,) = JobServer.of_arguments(sys.argv[2:4], Job)
     adopt_orphans()
     os.environ[PRELOAD] = os.environ.pop("LD_PRELOAD")
     child = Child(preloaded(), kind=DeviceKind(os.environ.pop(DEVICE)))

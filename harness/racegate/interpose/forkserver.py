@@ -75,15 +75,15 @@ class JobServer(Generic[Job]):
         self._next: Job | None = None
 
     @classmethod
-    def of_arguments(cls, ends: Sequence[str], kind: type[Job]) -> JobServer[Job]:
-        """In a process that was started with the numbers of its two pipes: it lives no longer than
-        its client, and what it starts does not have the pipes.
+    def of_arguments(cls, ends: Sequence[str], kind: type[Job]) -> list[JobServer[Job]]:
+        """In a process that was started with the numbers of its pipes, two for each server that it
+        is to be: it lives no longer than its client, and what it starts does not have the pipes.
         """
-        jobs, answers = map(int, ends)
-        live_with_client(jobs)
-        for end in (jobs, answers):
+        numbers = list(map(int, ends))
+        live_with_client(numbers[0])
+        for end in numbers:
             os.set_inheritable(end, False)
-        return cls(jobs, answers, kind)
+        return [cls(*pair, kind) for pair in zip(numbers[::2], numbers[1::2], strict=True)]
 
     def tell_started(self) -> None:
         """The client may send jobs."""

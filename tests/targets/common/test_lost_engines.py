@@ -55,6 +55,7 @@ def gate(releases: Lost, monkeypatch: pytest.MonkeyPatch, folder: Path) -> tuple
 
     monkeypatch.setattr("racegate.cli.foreign.releases.open_release", opened)
     command = ["vllm", "gate", "--scenarios", "scripts", "--json", "out.json", "--log", "log"]
+    command += ["--workers", "1"]
     done = CliRunner().invoke(app, [*command, "--release", "1.0"])
     if not Path("out.json").exists():
         return done.exit_code, []

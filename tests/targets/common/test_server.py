@@ -34,7 +34,7 @@ def stand():
     while True:
         time.sleep(60)
 
-server = JobServer.of_arguments(sys.argv[-2:], Job)
+(server,) = JobServer.of_arguments(sys.argv[-2:], Job)
 {before}
 server.tell_started()
 ended = []

@@ -105,9 +105,14 @@ class TracedReleases(SmallReleases):
 
     @contextmanager
     def __call__(
-        self, cell: EngineCell, *, log: Path | None = None, run_s: float = RUN_S
+        self,
+        cell: EngineCell,
+        *,
+        log: Path | None = None,
+        run_s: float = RUN_S,
+        count: int = 1,
     ) -> Iterator[OpenedEngine]:
-        with super().__call__(cell, log=log, run_s=run_s):
+        with super().__call__(cell, log=log, run_s=run_s, count=count):
             engine = SimpleNamespace(start_s=0.0, cpu_s=0.0, run=self.trace)
             yield OpenedEngine(cell, self, engine, dict)  # type: ignore[arg-type]
 

@@ -35,8 +35,10 @@ MIXED = told(
     spec_token_indx=[0, 1, 6, 7, 8],
     non_spec_query_start_loc=[0, 3, 4],
     non_spec_state_indices_tensor=[9, 10],
-    has_initial_state=[False, True],
     non_spec_token_indx=[2, 3, 4, 5],
+    prefill_query_start_loc=[0, 3, 4],
+    prefill_state_indices=[9, 10],
+    prefill_has_initial_state=[False, True],
 )
 
 
@@ -59,6 +61,21 @@ def test_a_step_of_single_tokens_has_no_places_and_no_beginnings() -> None:
     assert state_rows(alone, [False, False]) == [
         StateRow(0, 4, (0,), (4,)),
         StateRow(1, 2, (1,), (2,)),
+    ]
+
+
+def test_prompts_behind_rows_that_decode_have_slots_of_their_own() -> None:
+    both = told(
+        non_spec_query_start_loc=[0, 1, 4, 6],
+        non_spec_state_indices_tensor=[4, 8, 9],
+        prefill_query_start_loc=[0, 3, 5],
+        prefill_state_indices=[2, 3],
+        prefill_has_initial_state=[False, True],
+    )
+    assert state_rows(both, [False, False, False], 1) == [
+        StateRow(0, 4, (0,), (4,)),
+        StateRow(1, None, (1, 2, 3), (None, None, 2)),
+        StateRow(2, 3, (4, 5), (None, 3)),
     ]
 
 

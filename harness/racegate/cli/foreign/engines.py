@@ -5,7 +5,8 @@ and what its gate is worth: how many mutants of a release it notices.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from importlib.util import find_spec
 from math import inf
 from pathlib import Path
@@ -14,9 +15,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from racegate.cli.foreign.cells import scheduler_cell, vllm_cell
-from racegate.cli.foreign.releases import release_commands, started
+from racegate.cli.foreign.releases import gate, run, say_progress, search, started
 from racegate.cli.foreign.repair import repair_in_release
+from racegate.cli.foreign.searching import minimised_file
 from racegate.cli.foreign.selection import ExceptOption, without
+from racegate.cli.help.named import ReleaseOption
 from racegate.cli.options import (
     JsonOption,
     LogOption,
@@ -32,18 +35,25 @@ from racegate.cli.options import (
     tell,
     write_text,
 )
+from racegate.cli.replay import replay
 from racegate.cli.sets import with_set
 from racegate.history.outcome import SCHEMA
+from racegate.interpose.errors import BadInput
 from racegate.jobs.environment import environment
 from racegate.jobs.foreign.edited import EditedRelease
 from racegate.jobs.foreign.releases import ReleaseCell, kind_of
 from racegate.jobs.stopping import StoppedError, known_result
+from racegate.scenario.errors import BadInputError
 from racegate.scenario.spec import Scenario
+from racegate.targets.common.environment import EnginePackage
 from racegate.targets.sglang import sources as sglang_sources
+from racegate.targets.sglang.cell import SchedulerCell
 from racegate.targets.sglang.environment import SGLANG
+from racegate.targets.sglang.wire import ModelKind
 from racegate.targets.vllm import sources as vllm_sources
 from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.environment import VLLM
+from racegate.targets.vllm.wire import ModelRunner, StateMode
 
 if TYPE_CHECKING:
     from racegate.measure.evaluation.foreign.results import ReleaseMutation, ReleaseSpec
@@ -219,6 +229,68 @@ def _command(
     command = " ".join([f"racegate {ran.partition(' ')[0]} mutate", *options])
     given = [f"{option} {file}" for option, file in files.items() if file is not None]
     return " \\\n        ".join([command, *given])
+
+
+def setup(
+    packaging: EnginePackage,
+    release: ReleaseOption,
+    torch: Annotated[
+        Path | None,
+        typer.Option(
+            "--torch",
+            metavar="DIR",
+            help="A virtual environment whose torch takes the place of the release's own.",
+        ),
+    ] = None,
+    requirements: Annotated[
+        Path | None,
+        typer.Option(
+            "--requirements",
+            metavar="FILE",
+            help="Install what this file lists and no more, not what the release asks for.",
+        ),
+    ] = None,
+    no_start: Annotated[
+        bool | None, typer.Option("--no-start", help="Do not start the engine once.")
+    ] = None,
+    untried: Annotated[
+        bool | None,
+        typer.Option("--untried", help="Also a release that nobody has run here, which may fail."),
+    ] = None,
+    log: LogOption = None,
+) -> None:
+    """Install a release and its torch into the cache directory, and start it once.
+
+    What is there already is kept.
+    """
+    try:
+        packaging.set_up(
+            release, say_progress, torch=torch, requirements=requirements, is_untried=bool(untried)
+        )
+    except BadInput as error:
+        raise BadInputError(str(error)) from error
+    with nullcontext() if no_start else started(USUAL[packaging.name](release), log):
+        pass
+
+
+# What is started once when a release is set up.
+USUAL: dict[str, Callable[[str], ReleaseCell]] = {
+    VLLM.name: lambda release: Cell(release=release, runner=ModelRunner.V1, mode=StateMode.NONE),
+    SGLANG.name: lambda release: SchedulerCell(release=release, model=ModelKind.HYBRID),
+}
+
+
+def release_commands(packaging: EnginePackage, cell_of: Callable[..., ReleaseCell]) -> typer.Typer:
+    """The commands of an engine that has releases. cell_of: the options that say which it is"""
+    commands = typer.Typer(
+        no_args_is_help=True, help=f"Judge unmodified {packaging.title} releases, without a GPU."
+    )
+    commands.command()(with_set("packaging", lambda: packaging)(setup))
+    for command in (run, gate, search):
+        commands.command()(with_set("cell", cell_of)(command))
+    commands.command()(replay)
+    commands.command("minimise")(minimised_file)
+    return commands
 
 
 vllm = release_commands(VLLM, vllm_cell)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -28,9 +29,9 @@ from racegate.cli.foreign.pictures import (
     write_results_page,
     write_run_trace,
 )
-from racegate.cli.foreign.searching import minimised_file, search_target
+from racegate.cli.foreign.searching import search_target
 from racegate.cli.foreign.selection import ExceptOption, fitting, without
-from racegate.cli.help.named import ReleaseOption, ScenarioArgument
+from racegate.cli.help.named import ScenarioArgument
 from racegate.cli.options import (
     HoldOption,
     JsonOption,
@@ -47,7 +48,6 @@ from racegate.cli.options import (
     tell,
 )
 from racegate.cli.pictures import HtmlOption, OutOption, TraceOutOption
-from racegate.cli.replay import replay
 from racegate.cli.sets import CampaignOptions, campaign_options, with_set
 from racegate.history.finding import Finding, exit_code
 from racegate.history.gates.results import gated
@@ -62,6 +62,7 @@ from racegate.jobs.foreign.releases import (
     OpenedEngine,
     ReleaseCell,
     ReopenedEngine,
+    in_threads,
     kind_of,
     open_release,
 )
@@ -74,7 +75,6 @@ from racegate.scenario.files import load_for, script_file
 from racegate.scenario.spec import Scenario
 from racegate.scenario.untrusted.text import many
 from racegate.targets.common.client import RUN_S
-from racegate.targets.common.environment import EnginePackage
 from racegate.targets.common.judge import RUNS_MAX, ReleaseVerdict, judge, judge_under, lost_verdict
 from racegate.targets.common.result import replay_command, result_of
 from racegate.targets.common.witnesses.witness import (
@@ -83,16 +83,8 @@ from racegate.targets.common.witnesses.witness import (
     witnesses_of,
     write_witnesses,
 )
-from racegate.targets.sglang.cell import SchedulerCell
-from racegate.targets.sglang.environment import SGLANG
-from racegate.targets.sglang.wire import ModelKind
-from racegate.targets.vllm.cell import Cell
-from racegate.targets.vllm.environment import VLLM
-from racegate.targets.vllm.wire import (
-    ModelRunner,
-    StateMode,
-)
 
+WORKERS = 4  # at most, if nobody says how many: what one has learnt another has not
 AgainstOption = Annotated[
     str | None,
     typer.Option(
@@ -100,50 +92,18 @@ AgainstOption = Annotated[
         help="Compare with this release, or this checkout: only what differs is a finding.",
     ),
 ]
+GateWorkersOption = Annotated[
+    int | None,
+    typer.Option(
+        "--workers",
+        min=1,
+        max=64,
+        show_default=f"the cores, at most {WORKERS}",
+        help="Scenarios judged at a time, each in a fork of the started engine.",
+    ),
+]
 STOPPED = "not judged: the gate was stopped"
 RunsOption = Annotated[int, typer.Option("--runs", min=0, help="Runs under holds at most.")]
-
-
-def setup(
-    packaging: EnginePackage,
-    release: ReleaseOption,
-    torch: Annotated[
-        Path | None,
-        typer.Option(
-            "--torch",
-            metavar="DIR",
-            help="A virtual environment whose torch takes the place of the release's own.",
-        ),
-    ] = None,
-    requirements: Annotated[
-        Path | None,
-        typer.Option(
-            "--requirements",
-            metavar="FILE",
-            help="Install what this file lists and no more, not what the release asks for.",
-        ),
-    ] = None,
-    no_start: Annotated[
-        bool | None, typer.Option("--no-start", help="Do not start the engine once.")
-    ] = None,
-    untried: Annotated[
-        bool | None,
-        typer.Option("--untried", help="Also a release that nobody has run here, which may fail."),
-    ] = None,
-    log: LogOption = None,
-) -> None:
-    """Install a release and its torch into the cache directory, and start it once.
-
-    What is there already is kept.
-    """
-    try:
-        packaging.set_up(
-            release, _progress, torch=torch, requirements=requirements, is_untried=bool(untried)
-        )
-    except BadInput as error:
-        raise BadInputError(str(error)) from error
-    with nullcontext() if no_start else started(USUAL[packaging.name](release), log):
-        pass
 
 
 def run(
@@ -196,6 +156,7 @@ def gate(
     against: AgainstOption = None,
     changed: ChangedOption = None,
     runs: RunsOption = RUNS_MAX,
+    workers: GateWorkersOption = None,
     strict: StrictOption = None,
     witness: WitnessesOption = None,
     log: LogOption = None,
@@ -216,24 +177,30 @@ def gate(
     folder = folder_of_scripts(scenarios, packaging.name)
     loaded = without(loaded_scripts_for(packaging.title, folder), left_out)
     loaded = loaded if scenarios is not None else fitting(loaded, cell.cannot_run)
-    bases = _bases(cell, against, runs, log)
+    count = workers or min(len(os.sched_getaffinity(0)), WORKERS)
+    bases = _bases(cell, against, runs, log, count)
     shown: list[RunResult] = []
     reasons = ci.reasons()
     stop: KeyboardInterrupt | None = None
     try:
-        with bases.engine if bases else nullcontext(), _reopened(cell, runs, log) as engine:
+        with (
+            in_threads(count) as in_order,
+            bases.engine if bases else nullcontext(),
+            _reopened(cell, runs, log, count) as engine,
+        ):
             if changed:
                 loaded = changed_only(loaded, cell, bases.engine if bases else None)
-            for place, scenario in loaded:
-                base = None if bases is None else bases.of(scenario)
-                found = engine.judge(scenario)
+            engine.opened()
+            asked = (scenario for _, scenario in loaded)
+            both = in_order(partial(_both, bases, engine), asked)
+            for (place, scenario), (base, found) in zip(loaded, both, strict=True):
                 judged.append((place, found))
                 shown.append(_beside(found, str(place), against, base))
                 _write(witness, found, scenario)
                 if json != "-" and verbose:
                     _print_judged(found, shown[-1], str(place), reasons)
                 else:
-                    _progress(f"{found.scenario}: {_line_of(found, shown[-1])}")
+                    say_progress(f"{found.scenario}: {_line_of(found, shown[-1])}")
     except KeyboardInterrupt as error:
         if not judged:
             raise
@@ -283,15 +250,17 @@ def search(
 
 
 @contextmanager
-def started(cell: ReleaseCell, log: Path | None, *, run_s: float = RUN_S) -> Iterator[OpenedEngine]:
+def started(
+    cell: ReleaseCell, log: Path | None, *, run_s: float = RUN_S, count: int = 1
+) -> Iterator[OpenedEngine]:
     """The engine of a cell. Raises BadInputError if it cannot be started.
 
-    run_s: seconds that one run may take
+    run_s: seconds that one run may take; count: of it and its siblings
     """
     try:
-        with open_release(cell, log=log, run_s=run_s) as opened:
+        with open_release(cell, log=log, run_s=run_s, count=count) as opened:
             title = kind_of(cell).packaging.title
-            _progress(f"{title} started in {opened.engine.start_s:.0f} s")
+            say_progress(f"{title} started in {opened.engine.start_s:.0f} s")
             yield opened
     except BadInput as error:
         raise BadInputError(str(error)) from error
@@ -304,23 +273,34 @@ def _judged(opened: OpenedEngine, scenario: Scenario, runs: int) -> ReleaseVerdi
         opened.cell,
         sensitivity=opened.sensitivity(),
         runs_max=runs,
-        on_run=tell_progress,
+        on_run=say_runs,
     )
 
 
-def _reopened(cell: ReleaseCell, runs: int, log: Path | None) -> ReopenedEngine:
-    """An engine of a cell, for a gate. runs: under holds at most, of one scenario"""
-    return ReopenedEngine(
-        cell, lambda: started(cell, log), lambda on, what: _judged(on, what, runs)
-    )
+def _reopened(cell: ReleaseCell, runs: int, log: Path | None, count: int = 1) -> ReopenedEngine:
+    """An engine of a cell, for a gate. runs: under holds at most, of one scenario; count: of it and
+    its siblings
+    """
+    opened = partial(started, cell, log, count=count)
+    return ReopenedEngine(cell, opened, lambda on, what: _judged(on, what, runs))
 
 
-def _bases(cell: ReleaseCell, against: str | None, runs: int, log: Path | None) -> Bases | None:
+def _both(
+    bases: Bases | None, engine: ReopenedEngine, scenario: Scenario
+) -> tuple[ComparedRun | None, ReleaseVerdict]:
+    """A scenario on the base, if there is one, and on the engine that is judged."""
+    base = None if bases is None else bases.of(scenario)
+    return base, engine.judge(scenario)
+
+
+def _bases(
+    cell: ReleaseCell, against: str | None, runs: int, log: Path | None, count: int = 1
+) -> Bases | None:
     """What scenarios are compared with, if there is a base."""
     if against is None:
         return None
     kind_of(cell).packaging.environment_of(cell.release, checkout=cell.checkout)  # or it is refused
-    base = _reopened(base_cell(cell, against), runs, log)
+    base = _reopened(base_cell(cell, against), runs, log, count)
     return Bases(base, content_of(base.cell), settings=(runs,))
 
 
@@ -370,31 +350,11 @@ def _witnesses_among(judged: Sequence[ReleaseVerdict], scenarios: Sequence[Scena
     return witness_of
 
 
-def tell_progress(runs: int) -> None:
+def say_runs(runs: int) -> None:
     """Every tenth run under holds."""
     if runs % 10 == 0:
-        _progress(f"{many(runs, 'run')} under holds")
+        say_progress(f"{many(runs, 'run')} under holds")
 
 
-def _progress(text: str) -> None:
+def say_progress(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
-
-
-# What is started once when a release is set up.
-USUAL: dict[str, Callable[[str], ReleaseCell]] = {
-    VLLM.name: lambda release: Cell(release=release, runner=ModelRunner.V1, mode=StateMode.NONE),
-    SGLANG.name: lambda release: SchedulerCell(release=release, model=ModelKind.HYBRID),
-}
-
-
-def release_commands(packaging: EnginePackage, cell_of: Callable[..., ReleaseCell]) -> typer.Typer:
-    """The commands of an engine that has releases. cell_of: the options that say which it is"""
-    commands = typer.Typer(
-        no_args_is_help=True, help=f"Judge unmodified {packaging.title} releases, without a GPU."
-    )
-    commands.command()(with_set("packaging", lambda: packaging)(setup))
-    for command in (run, gate, search):
-        commands.command()(with_set("cell", cell_of)(command))
-    commands.command()(replay)
-    commands.command("minimise")(minimised_file)
-    return commands

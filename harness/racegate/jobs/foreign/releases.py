@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
+from threading import Condition
 from types import TracebackType
-from typing import TypeAlias
+from typing import Protocol, TypeAlias, TypeVar
 
 from racegate.interpose.outcome import Sources
 from racegate.jobs.stores.witnesses import Reader
@@ -39,16 +41,27 @@ class OpenedEngine:
     """An engine that is started. cell: which one; runs: what is judged
     engine: whose runs they are; sensitivity: whether a planted wrong value changes each
     observation, measured when it is first asked
+    siblings: the same engine, to be asked beside it
     """
 
     cell: EngineCell
     runs: Runs
     engine: Engine
     sensitivity: Callable[[], Sensitivity]
+    siblings: tuple[OpenedEngine, ...] = ()
 
 
 Opens = Callable[[], AbstractContextManager[OpenedEngine]]
 Judge = Callable[[OpenedEngine, Scenario], ReleaseVerdict]
+Found = TypeVar("Found")
+
+
+class InOrder(Protocol):
+    """As `map`."""
+
+    def __call__(
+        self, judge: Callable[[Scenario], Found], scenarios: Iterable[Scenario], /
+    ) -> Iterator[Found]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,28 +91,46 @@ def open_release(
     log: Path | None = None,
     run_s: float = RUN_S,
     sources: Sources = (),
+    count: int = 1,
 ) -> Iterator[OpenedEngine]:
     """Starts the engine of a cell on the virtual device. Raises BadInput if it is not set up or
     does not start.
 
     log: where what it prints goes, if not to standard error; run_s: seconds that one run may take
-    sources: texts that it reads in the place of its files
+    sources: texts that it reads in the place of its files; count: of it and its siblings
     """
     if isinstance(cell, Cell):
-        with open_cell(cell, log=log, run_s=run_s, sources=sources) as engine:
+        with open_cell(cell, log=log, run_s=run_s, sources=sources, count=count) as engine:
             # Of the engine, not of a scenario: six runs, once.
             sensitivity = cache(partial(sensitivity_of, engine))
-            yield OpenedEngine(cell, engine, engine, sensitivity)
+            yield _opened(cell, engine, lambda runs: runs, sensitivity)
         return
     assert isinstance(cell, SchedulerCell)
     environment = SGLANG.environment_of(cell.release, checkout=cell.checkout)
-    with open_scheduler(environment, cell, log=log, run_s=run_s, sources=sources) as engine:
-        yield OpenedEngine(cell, WithPlain(engine), engine, dict)
+    opened = open_scheduler(environment, cell, log=log, run_s=run_s, sources=sources, count=count)
+    with opened as engine:
+        yield _opened(cell, engine, WithPlain, dict)
+
+
+def _opened(
+    cell: EngineCell,
+    engine: Engine,
+    judged: Callable[[Engine], Runs],
+    sensitivity: Callable[[], Sensitivity],
+) -> OpenedEngine:
+    """With its siblings, whose sensitivity is its own. judged: what is judged of an engine"""
+    siblings = tuple(OpenedEngine(cell, judged(one), one, sensitivity) for one in engine.siblings)
+    return OpenedEngine(cell, judged(engine), engine, sensitivity, siblings)
+
+
+class StoppedEngineError(Exception):
+    """The engine was ended by who has asked for it."""
 
 
 class ReopenedEngine:
     """An engine that is started when it is first needed, and anew when its process is gone, so that
-    the rest is judged too.
+    the rest is judged too. Threads may ask it beside each other: each has it, or one of its
+    siblings, for a scenario.
 
     cell: which engine; opened: starts it; judge: of one scenario on it
     """
@@ -110,6 +141,10 @@ class ReopenedEngine:
         self._judge = judge
         self._stack = ExitStack()
         self._engine: OpenedEngine | None = None
+        self._free: list[OpenedEngine] = []
+        self._busy = 0
+        self._changed = Condition()  # of all of these
+        self._failure: Exception | None = None
         self._was_lost = False
 
     def __enter__(self) -> ReopenedEngine:
@@ -121,23 +156,91 @@ class ReopenedEngine:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._failure = StoppedEngineError("the engine is not needed any more")
         self._stack.__exit__(kind, error, trace)
 
     def opened(self) -> OpenedEngine:
         """The engine, started if it is not. Raises BadInputError if that fails."""
-        if self._engine is None:
-            self._engine = self._stack.enter_context(self._opened())
-        return self._engine
+        with self._changed:
+            return self._start()
 
     def judge(self, scenario: Scenario) -> ReleaseVerdict:
         """One scenario; where the engine is lost in it, or does not start anew, a verdict that says
         so. Raises BadInputError or BrokenHarnessError if it does not start at all.
+
+        A sibling that is lost may have been so with the engine, which another scenario ended: what
+        it judged is judged again.
         """
-        try:
-            return self._judge(self.opened(), scenario)
-        except (BadInputError, BrokenHarnessError) as error:
-            if not (self._was_lost or isinstance(error, ServerLost)):
-                raise
-            self._was_lost, self._engine = True, None
-            self._stack.close()
-            return lost_verdict(self.cell, scenario, str(error))
+        for is_last in (False, True):
+            engine: OpenedEngine | None = None
+            try:
+                engine = self._take()
+                verdict = self._judge(engine, scenario)
+            except (BadInputError, BrokenHarnessError) as error:
+                if not (self._was_lost or isinstance(error, ServerLost)):
+                    self._lose(engine, error)
+                    raise
+                self._was_lost = True
+                was_sibling = engine is not None and engine is not self._engine
+                self._lose(engine)
+                if is_last or not was_sibling:
+                    return lost_verdict(self.cell, scenario, str(error))
+            else:
+                self._give_back(engine)
+                return verdict
+        raise AssertionError("the last turn returns or raises")
+
+    def _take(self) -> OpenedEngine:
+        """The engine or a sibling that nobody has, once there is one."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._free or not self._busy)
+            if not self._free:
+                engine = self._start()
+                engine.sensitivity()  # by its first run, while nobody else asks it
+                self._free = [*engine.siblings, engine]
+            self._busy += 1
+            return self._free.pop()
+
+    def _start(self) -> OpenedEngine:
+        """While nobody has it."""
+        if self._failure is not None:
+            raise self._failure
+        if self._engine is None:
+            self._engine = self._stack.enter_context(self._opened())
+            if self._failure is not None:  # it was stopped while it started
+                self._stack.close()
+                raise self._failure
+        return self._engine
+
+    def _give_back(self, engine: OpenedEngine) -> None:
+        with self._changed:
+            self._busy -= 1
+            self._free.append(engine)
+            self._changed.notify_all()
+
+    def _lose(self, engine: OpenedEngine | None, failure: Exception | None = None) -> None:
+        """Nobody has it any more; when that is so of its siblings too, another one is started.
+        failure: why none is
+        """
+        with self._changed:
+            self._busy -= engine is not None
+            self._failure = self._failure or failure
+            if not (self._busy or self._free or self._failure):
+                self._engine = None
+                self._stack.close()
+            self._changed.notify_all()
+
+
+@contextmanager
+def in_threads(count: int) -> Iterator[InOrder]:
+    """As `map`, by so many threads, with what comes of it in order; what has not begun when they
+    are not needed any more never does. One is this thread.
+    """
+    if count == 1:
+        yield map
+        return
+    threads = ThreadPoolExecutor(count)
+    try:
+        yield threads.map
+    finally:
+        threads.shutdown(cancel_futures=True)

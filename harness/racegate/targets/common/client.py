@@ -1,4 +1,6 @@
-"""An engine in an environment of its own: started once, asked for one run at a time."""
+"""An engine in an environment of its own: started once, asked for one run at a time. Its siblings,
+which it was forked into when it had started, are asked beside it.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from racegate.interpose.outcome import DeviceKind, Ending, Plan, Sources
 from racegate.interpose.program.timeouts import where_it_stood
 from racegate.scenario.spec import Request, Scenario
 from racegate.targets.common.environment import Environment
-from racegate.targets.common.server import ForkServer, open_server
+from racegate.targets.common.server import ForkServer, open_servers
 from racegate.targets.common.wire import (
     AS_IT_IS,
     DRAFTED_BEHIND,
@@ -36,16 +38,18 @@ UNSEEN = "pinned memory"  # what is touched or may be, and is not followed, by i
 class Engine:
     """A started engine. runs: how many were made; cpu_s: of the processes of all runs
     fidelity: whether the model computes; run_s: seconds that one run may take
+    siblings: the same engine in processes of their own, which end with it
     """
 
     def __init__(
         self,
-        server: ForkServer,
+        servers: Sequence[ForkServer],
         *,
         fidelity: Fidelity = Fidelity.HOLLOW,
         run_s: float = RUN_S,
     ) -> None:
-        self._server = server
+        self._server, *others = servers
+        self.siblings = tuple(Engine((one,), fidelity=fidelity, run_s=run_s) for one in others)
         self._run_s = run_s
         self.fidelity = fidelity
         self._plain: tuple[Scenario, ReleaseRun] | None = None  # of the last one
@@ -210,16 +214,20 @@ def open_process(
     log: Path | None = None,
     kind: DeviceKind = DeviceKind.VIRTUAL,
     sources: Sources = (),
-) -> Iterator[ForkServer]:
+    count: int = 1,
+) -> Iterator[Sequence[ForkServer]]:
     """Starts an engine on a device. module: what runs in its environment; it is given a folder, the
-    arguments and two pipes. sources: texts that it reads in the place of its files, as of a Job
+    arguments and two pipes for each of so many servers. sources: texts that it reads in the place
+    of its files, as of a Job
     """
     with tempfile.TemporaryDirectory(prefix="racegate-engine-") as folder:
         if sources:
             (Path(folder) / SOURCES).write_bytes(msgspec.json.encode(sources))
         command = [str(environment.python), "-m", module, folder, *arguments]
         failed = Path(folder) / FAILED
-        with open_server(
-            command, environment.variables(kind), what="the engine", failed=failed, log=log
-        ) as server:
-            yield server
+        variables = environment.variables(kind)
+        opened = open_servers(
+            command, variables, what="the engine", count=count, failed=failed, log=log
+        )
+        with opened as servers:
+            yield servers

@@ -1,4 +1,6 @@
-"""Starts a fork server in a process of its own and asks it for one job at a time."""
+"""Starts a fork server in a process of its own and asks it for jobs. It may have siblings, which
+are forked from it when it has started: each is asked for one job at a time.
+"""
 
 from __future__ import annotations
 
@@ -124,13 +126,35 @@ def open_server(
     stdout: PrintPlace = PrintPlace.PLAIN,
     log: Path | None = None,
 ) -> Iterator[ForkServer]:
-    """Starts a fork server, waits until it has started, and ends it with all that it forked.
+    """Starts a fork server without siblings. Arguments and errors are those of `open_servers`."""
+    opened = open_servers(
+        command, environment, what=what, failed=failed, stdin=stdin, stdout=stdout, log=log
+    )
+    with opened as (server,):
+        yield server
 
-    command: what starts it; the numbers of its pipes are added to it
-    log: a file for its standard error, in the place of this process's
+
+@contextmanager
+def open_servers(
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    *,
+    what: str,
+    count: int = 1,
+    failed: Path | None = None,
+    stdin: int | IO[bytes] = subprocess.DEVNULL,
+    stdout: PrintPlace = PrintPlace.PLAIN,
+    log: Path | None = None,
+) -> Iterator[Sequence[ForkServer]]:
+    """Starts a fork server, waits until it and its siblings have started, and ends them with all
+    that they forked.
+
+    command: what starts it; the numbers of the pipes are added to it
+    count: of servers; log: a file for their standard error, in the place of this process's
     Raises as `ForkServer.wait_until_started` does.
     """
-    pipes, ends = pipe_ends()
+    made = [pipe_ends() for _ in range(count)]
+    ends = [end for _, pair in made for end in pair]
     errors = None if log is None else log.open("wb")
     process = subprocess.Popen(
         [*command, *map(str, ends)],
@@ -144,19 +168,22 @@ def open_server(
     for end in ends:
         os.close(end)
     try:
-        server = ForkServer(pipes, what=what, failed=failed)
-        server.wait_until_started(START_S)
-        yield server
+        servers = [ForkServer(pipes, what=what, failed=failed) for pipes, _ in made]
+        for server in servers:
+            server.wait_until_started(START_S)
+        yield servers
     except BaseException:
         os.killpg(process.pid, signal.SIGKILL)
         raise
     finally:
-        pipes.end_jobs()
+        for pipes, _ in made:
+            pipes.end_jobs()
         try:
             process.wait(END_S)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-        pipes.close()
+        for pipes, _ in made:
+            pipes.close()
         if errors is not None:
             errors.close()

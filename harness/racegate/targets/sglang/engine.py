@@ -87,11 +87,13 @@ def open_scheduler(
     log: Path | None = None,
     run_s: float = RUN_S,
     sources: Sources = (),
+    count: int = 1,
 ) -> Iterator[Engine]:
     """Starts SGLang's scheduler on the virtual device. log: where what it prints goes, if not to
-    stderr; run_s: seconds that one run may take; sources: as `open_cell` has them
+    stderr; run_s: seconds that one run may take; sources, count: as `open_cell` has them
     """
     without = ",".join(repair.value for repair in cell.without)
     arguments = (cell.model.value, without)
-    with open_process(environment, SERVE, arguments, log=log, sources=sources) as server:
-        yield Engine(server, run_s=run_s)
+    opened = open_process(environment, SERVE, arguments, log=log, sources=sources, count=count)
+    with opened as servers:
+        yield Engine(servers, run_s=run_s)

@@ -44,16 +44,20 @@ def open_cell(
     run_s: float = RUN_S,
     kind: DeviceKind = DeviceKind.VIRTUAL,
     sources: Sources = (),
+    count: int = 1,
 ) -> Iterator[Engine]:
     """Starts the vLLM of a cell on a device. Raises BadInput if it is not set up, does not start,
     or is asked for what is not judged.
 
     log: where what it prints goes, if not to stderr; run_s: seconds that one run may take
-    sources: texts that it reads in the place of its files
+    sources: texts that it reads in the place of its files; count: of it and its siblings
     """
     if why := refusal_of(cell.arguments):
         raise BadInput(why)
     environment = VLLM.environment_of(cell.release, checkout=cell.checkout)
     asked = msgspec.json.encode(cell).decode()
-    with open_process(environment, SERVE, (asked,), log=log, kind=kind, sources=sources) as server:
-        yield Engine(server, fidelity=cell.fidelity, run_s=run_s)
+    opened = open_process(
+        environment, SERVE, (asked,), log=log, kind=kind, sources=sources, count=count
+    )
+    with opened as servers:
+        yield Engine(servers, fidelity=cell.fidelity, run_s=run_s)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import os
 import signal
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -20,11 +21,13 @@ from racegate.interpose.forkserver import JobServer
 from racegate.interpose.kernels.memo import LineNotes, Memo
 from racegate.interpose.kernels.operators import meet, met
 from racegate.interpose.outcome import Ending, Observation
-from racegate.interpose.program.leftovers import ending_here
+from racegate.interpose.program.leftovers import ending_here, fork
 from racegate.targets.common.inside.prefix_server import PrefixServer
 from racegate.targets.common.inside.triton import KeptEffects
 from racegate.targets.common.inside.watch import Seen
 from racegate.targets.common.wire import Task
+
+LEARNT = "learnt"
 
 
 class NotTaken(Exception):
@@ -114,11 +117,15 @@ class Lessons:
     ) -> None:
         self._device = device
         self._memo = memo
-        self._learnt = folder / "learnt"
+        self._learnt = folder / LEARNT
         self._modules = frozenset(sys.modules)
         self._met = set(met())
         self._kept = KeptEffects(memo, settings)
         self._kept.load()
+
+    def part(self, folder: Path) -> None:
+        """In a process forked from the engine's that forks for runs too. folder: its own"""
+        self._learnt = folder / LEARNT
 
     def teach(self) -> None:
         """Kernels, operators and imports of runs in which nothing is held: they make all of them.
@@ -171,6 +178,39 @@ class StartedEngine(Protocol):
     def keep(self) -> None:
         """In that process, when there are no more tasks."""
         ...
+
+    def part(self, folder: Path) -> None:
+        """In a process forked from it that serves tasks too. folder: for its own files"""
+        ...
+
+
+def serve_each(
+    host: StartedEngine,
+    servers: Sequence[JobServer[Task]],
+    folder: Path,
+    serve: Callable[[JobServer[Task]], None],
+) -> None:
+    """Serves the tasks of the first server here, and those of each other one in a process forked
+    for it. folder: of the engine; serve: until there are no more tasks
+    """
+    first, *others = servers
+    siblings = []
+    for number, server in enumerate(others, 1):
+        if (pid := fork()) == 0:
+            for other in servers:
+                if other is not server:
+                    other.close()
+            own = folder / f"sibling-{number}"
+            own.mkdir()
+            host.part(own)
+            serve(server)
+            return
+        siblings.append(pid)
+    for server in others:
+        server.close()
+    serve(first)
+    for pid in siblings:
+        os.waitpid(pid, 0)
 
 
 def serve(

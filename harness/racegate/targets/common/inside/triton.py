@@ -4,6 +4,7 @@ what its kernels did in engines that have ended.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import platform
@@ -77,15 +78,24 @@ class KeptEffects:
         """
         if self._memo.count_for_others() == self._loaded:
             return
+        with suppress(OSError):
+            folder = os.open(self._file.parent, os.O_RDONLY)
+            try:
+                fcntl.flock(folder, fcntl.LOCK_EX)
+                self._add_own()
+            finally:
+                os.close(folder)
+
+    def _add_own(self) -> None:
+        """While no other engine of this environment does. Raises OSError in somebody else's."""
         before = self.load()
         effects = self._memo.dump_for_others()
         if effects == before or len(effects) > FILE_BYTES_MAX:
             return
         made = self._file.with_suffix(f".{os.getpid()}")
         kept = EffectsFile(self._made_by, zlib.compress(effects, 1))
-        with suppress(OSError):  # somebody else's environment
-            made.write_bytes(msgspec.msgpack.encode(kept))
-            made.replace(self._file)
+        made.write_bytes(msgspec.msgpack.encode(kept))
+        made.replace(self._file)
 
 
 def made_by() -> str:

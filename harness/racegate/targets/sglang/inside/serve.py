@@ -12,6 +12,7 @@ import os
 import sys
 import time
 from contextlib import ExitStack, nullcontext
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -36,6 +37,7 @@ from racegate.targets.common.inside.serve import (
     keep_effects,
     observations,
     serve,
+    serve_each,
 )
 from racegate.targets.common.inside.session import EngineSession
 from racegate.targets.common.inside.sources import LineTracer, edit_source, read_texts
@@ -134,12 +136,16 @@ class Host:
         """At the end: for the next engine of this environment."""
         self._lessons.keep()
 
+    def part(self, folder: Path) -> None:
+        """In a process forked from it that serves tasks too. folder: for its own files"""
+        self._lessons.part(folder)
+
 
 def main() -> None:
     """Makes the scheduler and serves tasks until there are no more."""
     library = Path(os.environ.pop("LD_PRELOAD").partition(":")[0])
-    folder, model, without, *ends = sys.argv[1:6]
-    server = JobServer.of_arguments(ends, Task)
+    folder, model, without, *ends = sys.argv[1:]
+    servers = JobServer.of_arguments(ends, Task)
     os.dup2(2, 1)
     repairs = tuple(Repair(name) for name in without.split(",") if name)
     host = Host(library, Path(folder), ModelKind(model), repairs)
@@ -147,7 +153,7 @@ def main() -> None:
     gc.freeze()
     gather(but=host.memory)
     with ending_here():  # to take an engine apart takes seconds
-        serve(host, server)
+        serve_each(host, servers, Path(folder), partial(serve, host))
 
 
 if __name__ == "__main__":

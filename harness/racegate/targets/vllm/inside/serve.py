@@ -44,6 +44,7 @@ from racegate.targets.common.inside.serve import (
     keep_effects,
     observations,
     serve,
+    serve_each,
 )
 from racegate.targets.common.inside.session import EngineSession
 from racegate.targets.common.inside.sources import LineTracer, edit_source, read_texts
@@ -57,6 +58,7 @@ from racegate.targets.vllm.inside.watch import find_wrong
 from racegate.targets.vllm.wire import PositionMode
 
 _OWN = Path(__file__).parents[1]
+GUIDE = "guide"  # a file for the states of a baseline run
 COMPARISONS_MAX = 2  # turns before which a run is compared: who notes what the host hears is slower
 
 
@@ -99,7 +101,7 @@ class Host:
         self._driver = Driver(engine, device, asked)
         self._is_virtual = kind is DeviceKind.VIRTUAL
         self._memory = Memory(self._session.spans if self._is_virtual else ())
-        self._baseline = folder / "guide"
+        self._baseline = folder / GUIDE
         self._states: tuple[bytes, ...] = ()  # of the baseline run, before each turn
         self._lessons = Lessons(self._child.installed, self._memo, folder, asked.settings)
 
@@ -273,6 +275,11 @@ class Host:
         """At the end: for the next engine of this environment."""
         self._lessons.keep()
 
+    def part(self, folder: Path) -> None:
+        """In a process forked from it that serves tasks too. folder: for its own files"""
+        self._baseline = folder / GUIDE
+        self._lessons.part(folder)
+
 
 def serve_one(host: Host, server: JobServer[Task]) -> None:
     """One task, in this process: a GPU that was set up does not survive a fork. Answers as `serve`
@@ -293,8 +300,8 @@ def main() -> None:
     """Starts the engine and serves tasks until there are no more."""
     library = Path(os.environ.pop("LD_PRELOAD").partition(":")[0])
     kind = DeviceKind(os.environ.pop(DEVICE))
-    folder, cell, *ends = sys.argv[1:5]
-    server = JobServer.of_arguments(ends, Task)
+    folder, cell, *ends = sys.argv[1:]
+    servers = JobServer.of_arguments(ends, Task)
     os.dup2(2, 1)
     with Failure() as failure:
         asked = msgspec.json.decode(cell, type=Cell)
@@ -307,10 +314,14 @@ def main() -> None:
     if kind is DeviceKind.VIRTUAL:
         gather(but=host.memory)
         learn = partial(host.learn, is_last=False)
-        with ending_here():  # to take an engine apart takes seconds
+
+        def serve_here(server: JobServer[Task]) -> None:
             serve(host, server, PrefixServer(host.run, learn, server.close))
+
+        with ending_here():  # to take an engine apart takes seconds
+            serve_each(host, servers, Path(folder), serve_here)
     else:
-        serve_one(host, server)
+        serve_one(host, servers[0])
 
 
 if __name__ == "__main__":

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import is_dataclass
 from importlib import import_module
 from typing import Any
 
-from racegate.targets.common.inside.fields import name_of
+import torch
+
+from racegate.targets.common.inside.fields import name_of, named
 from racegate.targets.common.inside.session import EngineSession
 from racegate.targets.common.inside.watch import Values, Watch
-from racegate.targets.common.wire import Observed, Wrong
+from racegate.targets.common.wire import KEPT, Observed, Wrong
 from racegate.targets.vllm.inside.tiers.pages import TAGS
 from racegate.targets.vllm.wire import DRAFTS_USUAL
 
@@ -26,6 +29,7 @@ STATES = {
     MAMBA2: {"state_indices_tensor_d": "num_decodes", "state_indices_tensor_p": "num_prefills"},
 }
 # Of attention's metadata, on the host, by the names of several releases.
+_METADATA_MAX = 4096  # values of one field
 _HOST_LENGTHS = ("seq_lens_cpu_upper_bound", "_seq_lens_cpu", "_num_computed_tokens_cpu")
 
 
@@ -129,6 +133,7 @@ def _metadata_seen(
             if tensor is not None:
                 tensors[field] = tensor[: owned[rows_with]]
         watch.on_device("metadata", tensors, rows=names, drafted=drafted, **known)
+        _note_whole(watch, made, names)
         return made
 
     return build
@@ -184,9 +189,36 @@ def watch_attention(watch: RunnerWatch, rows: Callable[[], list[str]]) -> None:
             lengths = {key: tensor[:count] for key, tensor in found.items() if tensor is not None}
             known: dict[str, Any] = watch.on_host_now(lengths) | watch.group_of(args[0])
             watch.inner_on_device("attention", tensors, rows=names, **known)
+            _note_whole(watch, made, names)
         return made
 
     Builder.build = build
+
+
+def _note_whole(watch: RunnerWatch, made: Any, names: list[str]) -> None:
+    """All of a layer's metadata, whatever a release has in it: lengths, places and masks."""
+    tensors, known = {}, {}
+    for field, value in _entries(made):
+        if isinstance(value, bool | int):
+            known[field] = value
+        elif isinstance(value, torch.Tensor) and value.is_cuda and _is_small(value):
+            tensors[field] = value
+    watch.inner_on_device(f"{KEPT} in {type(made).__name__}", tensors, rows=names, **known)
+
+
+def _entries(made: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Fields, and those of what is in them: dictionaries and records."""
+    of = made.items() if isinstance(made, dict) else named(made)
+    for name, value in of:
+        if isinstance(value, dict) or is_dataclass(value):
+            yield from _entries(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def _is_small(tensor: torch.Tensor) -> bool:
+    """Whether it is no workspace, which nobody has filled."""
+    return not tensor.is_floating_point() and 0 < tensor.numel() <= _METADATA_MAX
 
 
 def outputs_by_client(made: Any) -> dict[int, Any]:

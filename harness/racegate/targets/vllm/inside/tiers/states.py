@@ -17,11 +17,15 @@ from racegate.targets.vllm.inside.tiers.pages import metadata_by_layer
 from racegate.targets.vllm.wire import STATE_TAGS, tag_behind
 
 _TAG_BYTES = 8
+# Of prompts alone, where rows that decode stand before them in a step without drafts.
+_OF_PREFILLS = (
+    "prefill_query_start_loc", "prefill_state_indices", "prefill_has_initial_state",
+)  # fmt: skip
 # Of the metadata of layers of the gated delta rule; what a step does not need is None there.
 _FIELDS = (
     "spec_query_start_loc", "non_spec_query_start_loc", "spec_state_indices_tensor",
-    "non_spec_state_indices_tensor", "num_accepted_tokens", "has_initial_state", "spec_token_indx",
-    "non_spec_token_indx",
+    "non_spec_state_indices_tensor", "num_accepted_tokens", "spec_token_indx",
+    "non_spec_token_indx", *_OF_PREFILLS,
 )  # fmt: skip
 _MASKS = "spec_sequence_masks_cpu"  # which rows have drafts; older releases do not keep it
 
@@ -68,12 +72,12 @@ class TaggedStates:
         with self.session.own():
             memory = self.session.memory_of(cache)
             known = {name: self.session.memory_of(one) for name, one in told.items()}
-            reads, writes = state_bytes(cache, state_rows(known, drafted))
+            reads, writes = state_bytes(cache, state_rows(known, drafted, found.num_decodes))
 
         def work(given: list[Tensor], made: list[Tensor]) -> None:
             landed = dict(zip(told, given[1:], strict=True))
             made[0].zero_()
-            for row in state_rows(landed, drafted):
+            for row in state_rows(landed, drafted, found.num_decodes):
                 made[0][row.row] = go_on(memory, row, given[0])
 
         self.session.launch(
@@ -103,8 +107,12 @@ def _has(memory: Tensor, slot: int) -> bool:
     return 0 <= slot < len(memory)
 
 
-def state_rows(told: dict[str, Tensor], drafted: Sequence[bool]) -> list[StateRow]:
-    """What a layer does in a step. told: of its metadata; drafted: which rows have drafts"""
+def state_rows(
+    told: dict[str, Tensor], drafted: Sequence[bool], decodes: int = 0
+) -> list[StateRow]:
+    """What a layer does in a step. told: of its metadata; drafted: which rows have drafts
+    decodes: how many rows decode one token, and stand before prompts
+    """
     known = {name: one.tolist() for name, one in told.items()}
     with_drafts = [row for row, has in enumerate(drafted) if has]
     others = [row for row, has in enumerate(drafted) if not has]
@@ -115,20 +123,41 @@ def state_rows(told: dict[str, Tensor], drafted: Sequence[bool]) -> list[StateRo
         accepted = known["num_accepted_tokens"][number]
         reads = slots[accepted - 1] if 0 < accepted <= len(slots) else None
         found.append(StateRow(row, reads, tokens, (*slots, *[None] * len(tokens))[: len(tokens)]))
-    begun = known.get("has_initial_state")
-    for number, row in enumerate(others if "non_spec_query_start_loc" in known else ()):
-        starts, places = known["non_spec_query_start_loc"], known.get("non_spec_token_indx")
-        tokens = _tokens(starts, places, number)
+    if "non_spec_query_start_loc" not in known:
+        return found
+    places = known.get("non_spec_token_indx")
+    prompts = _prompts(known)
+    decodes = decodes if prompts else len(others)
+    for number, row in enumerate(others[:decodes]):
+        tokens = _tokens(known["non_spec_query_start_loc"], places, number)
         slot = known["non_spec_state_indices_tensor"][number]
-        reads = slot if begun is None or begun[number] else None
-        last = (None,) * (len(tokens) - 1)
-        found.append(StateRow(row, reads, tokens, (*last, slot)[: len(tokens)]))
+        found.append(_one_state(row, slot, tokens, has_begun=True))
+    first = known["non_spec_query_start_loc"][decodes] if prompts else 0
+    for number, row in enumerate(others[decodes:]):
+        starts, slots, begun = prompts
+        tokens = _tokens(starts, places, number, first=first)
+        found.append(_one_state(row, slots[number], tokens, has_begun=begun[number]))
     return found
 
 
-def _tokens(starts: list[int], places: list[int] | None, number: int) -> tuple[int, ...]:
-    """Places of a row's tokens in the step."""
-    own = range(starts[number], starts[number + 1])
+def _prompts(known: dict[str, list[Any]]) -> list[list[Any]]:
+    """Where the tokens of prompts begin, the slots of their states, and which have begun; empty in
+    a step without prompts.
+    """
+    return [known[name] for name in _OF_PREFILLS] if _OF_PREFILLS[0] in known else []
+
+
+def _one_state(row: int, slot: int, tokens: tuple[int, ...], *, has_begun: bool) -> StateRow:
+    """Of a row that has one slot."""
+    last = (None,) * (len(tokens) - 1)
+    return StateRow(row, slot if has_begun else None, tokens, (*last, slot)[: len(tokens)])
+
+
+def _tokens(
+    starts: list[int], places: list[int] | None, number: int, *, first: int = 0
+) -> tuple[int, ...]:
+    """Places of a row's tokens in the step. first: what starts count from"""
+    own = range(first + starts[number], first + starts[number + 1])
     return tuple(own) if places is None else tuple(places[at] for at in own if at < len(places))
 
 
