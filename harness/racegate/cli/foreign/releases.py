@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -22,7 +22,7 @@ from racegate.cli.ci import (
     with_ci,
     write_checked,
 )
-from racegate.cli.foreign.changed import ChangedOption, changed_only
+from racegate.cli.foreign.changed import ChangedOption, Loaded, changed_only
 from racegate.cli.foreign.pictures import (
     WitnessOf,
     write_causes,
@@ -102,6 +102,8 @@ GateWorkersOption = Annotated[
         help="Scenarios judged at a time, each in a fork of the started engine.",
     ),
 ]
+JudgedScript = tuple[Path, Scenario, tuple[ComparedRun | None, ReleaseVerdict]]
+JudgeEach = Callable[[Loaded], Iterator[JudgedScript]]
 STOPPED = "not judged: the gate was stopped"
 RunsOption = Annotated[int, typer.Option("--runs", min=0, help="Runs under holds at most.")]
 
@@ -183,17 +185,10 @@ def gate(
     reasons = ci.reasons()
     stop: KeyboardInterrupt | None = None
     try:
-        with (
-            in_threads(count) as in_order,
-            bases.engine if bases else nullcontext(),
-            _reopened(cell, runs, log, count) as engine,
-        ):
+        with _judging(bases, _reopened(cell, runs, log, count), count) as judge_each:
             if changed:
                 loaded = changed_only(loaded, cell, bases.engine if bases else None)
-            engine.opened()
-            asked = (scenario for _, scenario in loaded)
-            both = in_order(partial(_both, bases, engine), asked)
-            for (place, scenario), (base, found) in zip(loaded, both, strict=True):
+            for place, scenario, (base, found) in judge_each(loaded):
                 judged.append((place, found))
                 shown.append(_beside(found, str(place), against, base))
                 _write(witness, found, scenario)
@@ -285,12 +280,22 @@ def _reopened(cell: ReleaseCell, runs: int, log: Path | None, count: int = 1) ->
     return ReopenedEngine(cell, opened, lambda on, what: _judged(on, what, runs))
 
 
-def _both(
-    bases: Bases | None, engine: ReopenedEngine, scenario: Scenario
-) -> tuple[ComparedRun | None, ReleaseVerdict]:
-    """A scenario on the base, if there is one, and on the engine that is judged."""
-    base = None if bases is None else bases.of(scenario)
-    return base, engine.judge(scenario)
+@contextmanager
+def _judging(bases: Bases | None, engine: ReopenedEngine, count: int) -> Iterator[JudgeEach]:
+    """Scripts on the base, if there is one, and on the engine that is judged, so many at a time."""
+
+    def both(scenario: Scenario) -> tuple[ComparedRun | None, ReleaseVerdict]:
+        base = None if bases is None else bases.of(scenario)
+        return base, engine.judge(scenario)
+
+    with in_threads(count) as in_order, bases.engine if bases else nullcontext(), engine:
+
+        def judge_each(loaded: Loaded) -> Iterator[JudgedScript]:
+            engine.opened()
+            told = in_order(both, (scenario for _, scenario in loaded))
+            return ((*script, one) for script, one in zip(loaded, told, strict=True))
+
+        yield judge_each
 
 
 def _bases(
@@ -357,4 +362,5 @@ def say_runs(runs: int) -> None:
 
 
 def say_progress(text: str) -> None:
+    """How long work goes on, on standard error."""
     print(text, file=sys.stderr, flush=True)

@@ -16,7 +16,7 @@ from racegate.interpose.outcome import DeviceKind, Ending, Plan, Sources
 from racegate.interpose.program.timeouts import where_it_stood
 from racegate.scenario.spec import Request, Scenario
 from racegate.targets.common.environment import Environment
-from racegate.targets.common.server import ForkServer, open_servers
+from racegate.targets.common.server import ForkServer, ServerStreams, open_servers
 from racegate.targets.common.wire import (
     AS_IT_IS,
     DRAFTED_BEHIND,
@@ -226,8 +226,8 @@ def open_process(
         command = [str(environment.python), "-m", module, folder, *arguments]
         failed = Path(folder) / FAILED
         variables = environment.variables(kind)
-        opened = open_servers(
-            command, variables, what="the engine", count=count, failed=failed, log=log
-        )
-        with opened as servers:
+        streams = ServerStreams(log=log)
+        with open_servers(
+            command, variables, what="the engine", count=count, failed=failed, streams=streams
+        ) as servers:
             yield servers

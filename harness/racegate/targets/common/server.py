@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
-from typing import IO
+from typing import IO, NamedTuple
 
 import msgspec
 
@@ -33,6 +33,17 @@ class PrintPlace(Enum):
 
     PLAIN = "plain"
     STDERR = "stderr"
+
+
+class ServerStreams(NamedTuple):
+    """Of a server's process. log: a file for its standard error, in the place of this process's"""
+
+    stdin: int | IO[bytes] = subprocess.DEVNULL
+    stdout: PrintPlace = PrintPlace.PLAIN
+    log: Path | None = None
+
+
+STREAMS = ServerStreams()
 
 
 class ServerLost(BadInput):
@@ -124,13 +135,10 @@ def open_server(
     failed: Path | None = None,
     stdin: int | IO[bytes] = subprocess.DEVNULL,
     stdout: PrintPlace = PrintPlace.PLAIN,
-    log: Path | None = None,
 ) -> Iterator[ForkServer]:
     """Starts a fork server without siblings. Arguments and errors are those of `open_servers`."""
-    opened = open_servers(
-        command, environment, what=what, failed=failed, stdin=stdin, stdout=stdout, log=log
-    )
-    with opened as (server,):
+    streams = ServerStreams(stdin, stdout)
+    with open_servers(command, environment, what=what, failed=failed, streams=streams) as (server,):
         yield server
 
 
@@ -142,27 +150,24 @@ def open_servers(
     what: str,
     count: int = 1,
     failed: Path | None = None,
-    stdin: int | IO[bytes] = subprocess.DEVNULL,
-    stdout: PrintPlace = PrintPlace.PLAIN,
-    log: Path | None = None,
+    streams: ServerStreams = STREAMS,
 ) -> Iterator[Sequence[ForkServer]]:
     """Starts a fork server, waits until it and its siblings have started, and ends them with all
     that they forked.
 
-    command: what starts it; the numbers of the pipes are added to it
-    count: of servers; log: a file for their standard error, in the place of this process's
+    command: what starts it; the numbers of the pipes are added to it; count: of servers
     Raises as `ForkServer.wait_until_started` does.
     """
     made = [pipe_ends() for _ in range(count)]
     ends = [end for _, pair in made for end in pair]
-    errors = None if log is None else log.open("wb")
+    errors = None if streams.log is None else streams.log.open("wb")
     process = subprocess.Popen(
         [*command, *map(str, ends)],
         env=environment,
         pass_fds=ends,
         process_group=0,
-        stdin=stdin,
-        stdout=sys.stderr if stdout is PrintPlace.STDERR else None,
+        stdin=streams.stdin,
+        stdout=sys.stderr if streams.stdout is PrintPlace.STDERR else None,
         stderr=errors,
     )
     for end in ends:
