@@ -144,6 +144,14 @@ With the model computed `full_batch` delivers 304 as the second token of E where
 speculation (`--drafts 0`) gives 265. Until now plain decoding was padded in the same way, so that
 full fidelity did not show it: its requests are run one after the other now.
 
+`sampled_row_resumed`, `resumed_in_chunks` and `pairs_11` in 0.33.0, V1, align, are wrong with
+nothing held by states alone. In `sampled_row_resumed` A is done and C comes back in its row before
+step 8, and the rows of B and C are swapped. B's count, 3, moves with it, but is read where B's row
+was, and there stands 1, which C began with. B comes to a new block in that step: its state is
+copied by that count and goes on from the first token of step 7 (80), not from the third (94). No
+count is untrue, because behind such a copy it is 1. With the repair of vllm#53919 (as below)
+nothing is untrue in the three.
+
 `chunk_in_moved_row` in 0.33.0:
 
 - V1, align: wrong with nothing held ("1 used, 2 true" of B in row 0 at step 5), as
