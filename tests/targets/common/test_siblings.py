@@ -156,6 +156,18 @@ def test_a_scenario_that_ends_each_engine_is_a_line_and_the_others_are_judged() 
     assert isinstance(second, ReleaseVerdict) and second.base.message == GONE
 
 
+def test_an_error_of_ours_is_raised_and_nobody_waits_for_its_engine() -> None:
+    def judge(engine: OpenedEngine, scenario: Scenario) -> object:
+        if scenario.name == "a":
+            raise ZeroDivisionError
+        return scenario.name
+
+    with pytest.raises(ZeroDivisionError):
+        judged(Opened(siblings=0), judge, "abc")
+    with pytest.raises(ZeroDivisionError):
+        judged(Opened(siblings=1), judge, "abc")
+
+
 class Broken(Opened):
     """No engine starts."""
 

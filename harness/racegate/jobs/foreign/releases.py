@@ -144,7 +144,7 @@ class ReopenedEngine:
         self._free: list[OpenedEngine] = []
         self._busy = 0
         self._changed = Condition()  # of all of these
-        self._failure: Exception | None = None
+        self._failure: BaseException | None = None
         self._was_lost = False
 
     def __enter__(self) -> ReopenedEngine:
@@ -176,9 +176,10 @@ class ReopenedEngine:
             try:
                 engine = self._take()
                 verdict = self._judge(engine, scenario)
-            except (BadInputError, BrokenHarnessError) as error:
-                if not (self._was_lost or isinstance(error, ServerLost)):
-                    self._lose(engine, error)
+            except BaseException as error:
+                is_told = isinstance(error, BadInputError | BrokenHarnessError)
+                if not (is_told and (self._was_lost or isinstance(error, ServerLost))):
+                    self._lose(engine, error)  # nobody waits for it
                     raise
                 self._was_lost = True
                 was_sibling = engine is not None and engine is not self._engine
@@ -218,7 +219,7 @@ class ReopenedEngine:
             self._free.append(engine)
             self._changed.notify_all()
 
-    def _lose(self, engine: OpenedEngine | None, failure: Exception | None = None) -> None:
+    def _lose(self, engine: OpenedEngine | None, failure: BaseException | None = None) -> None:
         """Nobody has it any more; when that is so of its siblings too, another one is started.
         failure: why none is
         """
