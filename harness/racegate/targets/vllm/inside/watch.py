@@ -203,7 +203,7 @@ def _note_whole(watch: RunnerWatch, made: Any, names: list[str]) -> None:
             known[field] = value
         elif isinstance(value, torch.Tensor) and value.is_cuda and _is_small(value):
             tensors[field] = value
-    watch.inner_on_device(f"{KEPT} in {type(made).__name__}", tensors, rows=names, **known)
+    watch.inner_on_device(f"{KEPT} in metadata", tensors, rows=names, **known)
 
 
 def _entries(made: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
