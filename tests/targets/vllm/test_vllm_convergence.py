@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -21,6 +21,7 @@ from racegate.interpose.device.spans import Place, Spans
 from racegate.interpose.outcome import Ending, Observation, Plan
 from racegate.targets.common.client import Engine
 from racegate.targets.common.inside.convergence import PIECE, Heard, Memory
+from racegate.targets.common.server import ForkServer
 from racegate.targets.common.wire import NOTHING_HELD, ReleaseRun, RunMode, Task
 
 SIZE = 64
@@ -209,7 +210,7 @@ class Asked(Engine):
     """The client's engine, whose answers are given. tasks: what it was asked"""
 
     def __init__(self, base: ReleaseRun, baseline: ReleaseRun, held: ReleaseRun) -> None:
-        super().__init__(None)  # type: ignore[arg-type]  # nothing is sent
+        super().__init__((cast(ForkServer, None),))  # nothing is sent
         self._answers_of = {
             RunMode.BASELINE: baseline,
             RunMode.CONVERGING: held,

@@ -86,7 +86,7 @@ class LostAlone:
 
 
 def test_where_plain_decoding_is_lost_no_run_is_compared_with_it() -> None:
-    engine = Engine(cast("ForkServer", LostAlone()), fidelity=Fidelity.FULL)
+    engine = Engine((cast("ForkServer", LostAlone()),), fidelity=Fidelity.FULL)
     told = engine.run(SCENARIO, Plan())
     assert told.ending is Ending.LOST and told.exit_code == -11
     assert told.message.startswith("plain decoding of the same requests: the run's process ended")
