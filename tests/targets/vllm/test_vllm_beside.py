@@ -195,7 +195,7 @@ def test_what_differs_has_a_command_that_shows_it_again(
     done = CliRunner().invoke(app, asked)
     assert done.exit_code == ExitCode.FINDING, done.output
     assert "NEW CONFLICT" in done.output
-    releases.waits[True] = Wait.BEFORE
+    releases.of_checkout.wait = Wait.BEFORE
     assert CliRunner().invoke(app, asked).exit_code == 0
     held = CliRunner().invoke(app, [*asked, "--hold", "a@1 until b@2"])
     assert held.exit_code == ExitCode.BAD_INPUT
@@ -280,7 +280,7 @@ def test_a_difference_that_is_meant_is_accepted_until_it_is_gone(
         assert result["suppressions"][0]["justification"] == reason
     assert reason in told["junit"] and reason in told["github"]
 
-    releases.waits[True] = Wait.DEAD
+    releases.of_checkout.wait = Wait.DEAD
     done, told = gated(), forms()
     assert done.exit_code == ExitCode.BAD_INPUT, done.output
     assert told["json"]["compared"] == "STALE"
@@ -295,7 +295,7 @@ def test_a_difference_that_is_meant_is_accepted_until_it_is_gone(
 
     assert gated("--update-accepted").exit_code == 0
     assert json.loads(Path("meant.json").read_text())["known"] == []
-    releases.waits[True] = Wait.BEHIND
+    releases.of_checkout.wait = Wait.BEHIND
     assert gated().exit_code == ExitCode.FINDING
 
 

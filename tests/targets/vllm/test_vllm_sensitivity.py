@@ -43,6 +43,7 @@ class Planted:
         self.deaf = deaf
         self.without = without
         self.runs = 0
+        self.siblings: tuple[Planted, ...] = ()
 
     def run(self, scenario: Scenario, plan: Plan, *, plant: Observed | None = None) -> ReleaseRun:
         """As `Engine.run` of the client."""
