@@ -17,7 +17,7 @@ from racegate.targets.vllm.inside.tiers.pages import metadata_by_layer
 from racegate.targets.vllm.wire import STATE_TAGS, tag_behind
 
 _TAG_BYTES = 8
-# Of prompts alone, where rows that decode stand before them in a step without drafts.
+# Of prompts alone: in a step without drafts, rows that decode may stand before them.
 _OF_PREFILLS = (
     "prefill_query_start_loc", "prefill_state_indices", "prefill_has_initial_state",
 )  # fmt: skip
