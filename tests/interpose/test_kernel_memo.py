@@ -9,6 +9,7 @@ import zlib
 from hashlib import blake2b
 from types import SimpleNamespace
 
+import msgspec
 import numpy as np
 import pytest
 import torch
@@ -17,6 +18,11 @@ from kept_launches import CALL, add_kept, add_vouched, is_mapped, on, opened, sp
 from racegate.interpose.device.spans import DEVICE_BASE
 from racegate.interpose.kernels import memo as kept_memo
 from racegate.interpose.kernels.memo import Call, LaunchEffect, LinesRun, Memo, call_of
+
+
+def for_others(memo: Memo) -> bytes:
+    """What processes of the same packages take over of a memo."""
+    return msgspec.msgpack.encode(Memo().new_for_others(memo.dump()))
 
 
 def test_what_was_loaded_has_to_be_as_it_was_before_the_kernel_wrote() -> None:
@@ -83,7 +89,7 @@ def test_others_take_over_what_lies_where_the_device_has_its_memory_everywhere()
     found = blake2b(bytes(8), digest_size=16).digest()
     memo.vouch(call, LaunchEffect(((0, 0, 8),), found, reads, (), zlib.compress(b"")))
     other = Memo()
-    other.load(memo.dump_for_others())
+    other.load(for_others(memo))
     both = tuple(sorted((*span(addresses), *place)))
     assert other.find(call, reaches=lambda low, high: True) == (both, ())
 
@@ -119,13 +125,13 @@ def test_what_others_take_over_was_judged_and_has_no_address_of_this_process() -
     add_vouched(memo, source, target, on(target))  # its source is in no tensor of the launch
     unknown = Call("module:kernel||(1,)", on(source, target).regions)
     add_vouched(memo, source, target, unknown)
-    assert memo.dump_for_others() == Memo().dump_for_others()
+    assert Memo().new_for_others(memo.dump()) == {}
     add_vouched(memo, source, target, on(source, target))
     other, here, there = Memo(), np.array([1, 2]), np.array([0, 0])
-    other.load(memo.dump_for_others())
+    other.load(for_others(memo))
     assert other.find(on(here, there), reaches=is_mapped, is_recording=True) is not None
     assert there.tolist() == [1, 2]
-    assert other.dump_for_others() == memo.dump_for_others()
+    assert other.new_for_others(memo.dump()) == {}
 
 
 def test_what_is_new_alone_goes_to_the_process_that_was_forked() -> None:
@@ -244,7 +250,7 @@ def test_where_lines_are_noted_a_launch_runs_once_and_its_lines_are_told_from_th
     other.load(memo.dump())  # of a process of the same sources
     other.keep(notes)
     assert other.find(call, reaches=is_mapped) is not None and notes.added == [notes.ran] * 2
-    elsewhere.load(memo.dump_for_others())
+    elsewhere.load(for_others(memo))
     assert elsewhere.find(call, reaches=is_mapped, is_recording=True) is not None
     elsewhere.keep(notes)
     assert elsewhere.find(call, reaches=is_mapped) is None  # its lines may stand elsewhere there

@@ -1,4 +1,4 @@
-"""Kernels' effects of engines that have ended are taken over by later ones of their environment."""
+"""Kernels' effects are taken over by other engines of their environment."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from kept_launches import add_vouched, is_mapped, on, opened
 from racegate.interpose.kernels.memo import Memo
 from racegate.targets.common.inside import triton as kept_effects
-from racegate.targets.common.inside.triton import FILE, EffectsFile, KeptEffects
+from racegate.targets.common.inside.triton import FILE, KeptEffects
 
 SETTINGS = ("v1", "none")
 
@@ -23,15 +23,20 @@ def file_in(folder: Path) -> Path:
     return file
 
 
-def kept_in(folder: Path, *sources: int) -> None:
-    """What an engine leaves that ran a launch with each of these."""
+def ran(*sources: int) -> Memo:
+    """Of a run that has launched something with each of these."""
     memo = opened()
-    kept = KeptEffects(memo, SETTINGS, folder)
-    kept.load()
     for source in sources:
         array, target = np.array([source]), np.array([0])
         add_vouched(memo, array, target, on(array, target))
-    kept.keep()
+    return memo
+
+
+def kept_in(folder: Path, *sources: int) -> None:
+    """What an engine keeps of such a run."""
+    kept = KeptEffects(Memo(), SETTINGS, folder)
+    kept.load()
+    kept.share(ran(*sources).dump())
 
 
 def knows(folder: Path, source: int) -> bool:
@@ -53,21 +58,48 @@ def test_later_engines_know_it(tmp_path: Path) -> None:
     assert file_in(tmp_path).exists()
 
 
-def test_two_engines_that_end_at_once_both_leave_theirs(tmp_path: Path) -> None:
-    memo = opened()
-    first = KeptEffects(memo, SETTINGS, tmp_path)
+def test_engines_that_run_beside_each_other_take_over_what_either_adds(tmp_path: Path) -> None:
+    memos = Memo(), Memo()
+    first, second = (KeptEffects(memo, SETTINGS, tmp_path) for memo in memos)
     first.load()
-    kept_in(tmp_path, 5)
-    array, target = np.array([6]), np.array([0])
-    add_vouched(memo, array, target, on(array, target))
-    first.keep()
+    second.load()
+    for kept, memo, effects in ((first, memos[0], ran(5)), (second, memos[1], ran(5, 6))):
+        kept.share(effects.dump())
+        memo.load(effects.dump())
+    before = file_in(tmp_path).stat().st_size
+    first.share(ran().dump())
+    assert memos[0].new_for_others(ran(5, 6).dump()) == {}
+    assert file_in(tmp_path).stat().st_size == before
     assert knows(tmp_path, 5) and knows(tmp_path, 6)
+
+
+@pytest.mark.parametrize("cut", [1, 5])
+def test_a_record_that_is_not_whole_is_written_over(tmp_path: Path, cut: int) -> None:
+    kept_in(tmp_path, 5)
+    whole = file_in(tmp_path).stat().st_size
+    kept_in(tmp_path, 6)
+    with file_in(tmp_path).open("r+b") as file:
+        file.truncate(file.seek(0, 2) - cut if cut == 1 else whole + cut)
+    assert knows(tmp_path, 5) and not knows(tmp_path, 6)
+    kept_in(tmp_path, 7)
+    assert knows(tmp_path, 5) and knows(tmp_path, 7)
+
+
+def test_an_engine_goes_on_in_a_file_that_others_have_begun_anew(tmp_path: Path) -> None:
+    kept = KeptEffects(Memo(), SETTINGS, tmp_path)
+    kept.share(ran(5, 6, 7, 8, 9).dump())
+    file_in(tmp_path).unlink()
+    kept_in(tmp_path, 10)
+    kept.share(ran(11).dump())
+    assert knows(tmp_path, 10) and knows(tmp_path, 11)
 
 
 def test_engines_with_other_settings_have_a_file_of_their_own(tmp_path: Path) -> None:
     kept_in(tmp_path, 5)
-    other = KeptEffects(Memo(), ("v2", "none"), tmp_path)
-    assert other.load() == b""
+    memo = Memo()
+    KeptEffects(memo, ("v2", "none"), tmp_path).load()
+    assert memo.new_for_others(ran(5).dump())
+    assert knows(tmp_path, 5)
 
 
 def test_other_packages_made_something_else(
@@ -80,6 +112,7 @@ def test_other_packages_made_something_else(
         kept_in(tmp_path, 6)
         assert knows(tmp_path, 6)
     assert not knows(tmp_path, 6)
+    assert not list(tmp_path.iterdir())  # theirs is gone
 
 
 @pytest.mark.parametrize("content", [b"", b"\xc1", msgspec.msgpack.encode(["no", b"file"])])
@@ -100,6 +133,4 @@ def test_nothing_is_written_where_nothing_is_new_or_too_much(
     assert file_in(tmp_path).stat().st_mtime_ns == before
     monkeypatch.setattr(kept_effects, "FILE_BYTES_MAX", 1)
     kept_in(tmp_path, 6)
-    assert not knows(tmp_path, 6)
-    kept = msgspec.msgpack.decode(file_in(tmp_path).read_bytes(), type=EffectsFile)
-    assert kept.effects
+    assert not knows(tmp_path, 6) and knows(tmp_path, 5)

@@ -225,31 +225,28 @@ class Memo:
                 self._add(text, effect)
             _make_ready(text)
 
-    def dump_for_others(self) -> bytes:
-        """What processes of the same packages may take over: what is vouched for, of kernels that a
-        digest tells apart, and by no address of this process alone; without lines, which may stand
+    def new_for_others(self, data: bytes) -> dict[str, list[LaunchEffect]]:
+        """What is new here of what another process of the same sources has dumped, and what other
+        processes of the same packages may take over: what is vouched for, of kernels that a digest
+        tells apart, and by no address of that process alone; without lines, which may stand
         elsewhere in the sources of others.
         """
-        return msgspec.msgpack.encode(self._for_others())
-
-    def count_for_others(self) -> int:
-        """Of how many launches that is."""
-        return sum(map(len, self._for_others().values()))
-
-    def _for_others(self) -> dict[str, list[LaunchEffect]]:
-        return {
-            text: kept
-            for text, by_places in self._effects.items()
+        dumped = msgspec.msgpack.decode(data, type=_Effects).items()
+        new = {
+            text: [
+                msgspec.structs.replace(effect, lines=None)
+                for effect in effects
+                if effect.is_vouched and _is_anywhere(effect) and not self._has(text, effect)
+            ]
+            for text, effects in dumped
             if _digest_in(text)
-            and (
-                kept := [
-                    msgspec.structs.replace(effect, lines=None)
-                    for by_contents in by_places.values()
-                    for effect in by_contents.values()
-                    if effect.is_vouched and _is_anywhere(effect)
-                ]
-            )
         }
+        return {text: effects for text, effects in new.items() if effects}
+
+    def _has(self, text: str, effect: LaunchEffect) -> bool:
+        """Whether that launch is known here, and vouched for."""
+        by_contents = self._effects.get(text, {}).get(effect.inputs, {})
+        return effect.found in by_contents and by_contents[effect.found].is_vouched
 
     def _keep(self, text: str, effect: LaunchEffect) -> None:
         if self._add(text, effect):

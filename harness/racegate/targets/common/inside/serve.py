@@ -149,6 +149,8 @@ class Lessons:
         lesson = msgspec.msgpack.decode(self._learnt.read_bytes(), type=RunCache)
         if is_last:
             self._learnt.unlink()
+            if lesson.effects:
+                self._kept.share(lesson.effects)
         self._device.load_shapes(lesson.shapes)
         meet(lesson.operators)
         self._met |= set(lesson.operators)
@@ -158,10 +160,6 @@ class Lessons:
         if lesson.effects:
             self._memo.load(lesson.effects)
             self._modules = frozenset(sys.modules)
-
-    def keep(self) -> None:
-        """At the end: what kernels did, for engines that start later in this environment."""
-        self._kept.keep()
 
 
 class StartedEngine(Protocol):
@@ -173,10 +171,6 @@ class StartedEngine(Protocol):
 
     def learn(self) -> None:
         """In the process that forks, behind each run: what the next one need not do again."""
-        ...
-
-    def keep(self) -> None:
-        """In that process, when there are no more tasks."""
         ...
 
     def part(self, folder: Path) -> None:
@@ -230,7 +224,6 @@ def serve(
                 host.run(task)
     if prefix_server is not None:
         prefix_server.close()
-    host.keep()
 
 
 def _code_of(prefix_server: PrefixServer) -> int:

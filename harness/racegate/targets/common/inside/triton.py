@@ -1,5 +1,5 @@
 """Triton in the environment of an engine: without a compiler for CPUs, which some have, and with
-what its kernels did in engines that have ended.
+what its kernels did in other engines.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import os
 import platform
 import sys
 import zlib
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import ModuleType
@@ -24,7 +24,8 @@ from racegate.interpose.kernels.interpreted.driver import VirtualDriver
 from racegate.interpose.kernels.memo import Memo
 
 FILE = "racegate_kernels"  # in the environment, so that it goes with it; one for each cell
-FILE_BYTES_MAX = 1 << 27  # of what is in it
+FILE_BYTES_MAX = 1 << 26
+_LENGTH_BYTES = 4  # that a record begins with
 
 
 def answer_for_triton() -> None:
@@ -36,16 +37,12 @@ def answer_for_triton() -> None:
     driver.set_active(VirtualDriver())
 
 
-class EffectsFile(msgspec.Struct, frozen=True):
-    """made_by: all that decides what a kernel of some digest does; effects: of a memo, packed"""
-
-    made_by: str
-    effects: bytes
-
-
 class KeptEffects:
-    """The effects of a memo, kept in a folder. A file that is not to be read, or was made by other
-    packages, is as good as none. settings: of the engine's cell; with others it launches others
+    """The effects of a memo, kept in a folder while engines run: what one of them adds, others of
+    its cell take over, also those that run beside it. The file is a log of records, each of them
+    the length of what follows, compressed. One that is not to be read is as good as none; what
+    other packages made has another name. settings: of the engine's cell; with others it launches
+    others
     """
 
     def __init__(
@@ -53,49 +50,64 @@ class KeptEffects:
     ) -> None:
         self._memo = memo
         cell = hashlib.sha256(repr(tuple(map(str, settings))).encode()).hexdigest()[:12]
-        self._file = folder / f"{FILE}.{cell}"
-        self._made_by = made_by()
-        self._loaded = 0  # launches
+        self._file = folder / f"{FILE}.{cell}.{made_by()[:12]}"
+        self._older = f"{FILE}.{cell}*"
+        self._known_bytes = 0  # of the file
 
-    def load(self) -> bytes:
-        """Adds what is kept; returns it."""
-        effects = self._read()
-        self._loaded = self._memo.count_for_others()
-        return effects
+    def load(self) -> None:
+        """When an engine starts: what is kept. What other packages have made is removed."""
+        with suppress(OSError), self._alone():
+            for file in self._file.parent.glob(self._older):
+                if file != self._file:
+                    file.unlink()
+            self._take()
 
-    def _read(self) -> bytes:
-        with suppress(OSError, msgspec.DecodeError, zlib.error):
-            kept = msgspec.msgpack.decode(self._file.read_bytes(), type=EffectsFile)
-            if kept.made_by == self._made_by:
-                effects = zlib.decompressobj().decompress(kept.effects, FILE_BYTES_MAX)
-                self._memo.load(effects)
-                return effects
-        return b""
-
-    def keep(self) -> None:
-        """Writes what is not kept yet, beside what others have kept by now: nothing where no launch
-        came to those that were loaded.
+    def share(self, effects: bytes) -> None:
+        """What others have added since is taken over, and of the effects that a memo has dumped
+        those are added that are new beside it.
         """
-        if self._memo.count_for_others() == self._loaded:
-            return
-        with suppress(OSError):
-            folder = os.open(self._file.parent, os.O_RDONLY)
-            try:
-                fcntl.flock(folder, fcntl.LOCK_EX)
-                self._add_own()
-            finally:
-                os.close(folder)
+        with suppress(OSError), self._alone():
+            self._take()
+            new = self._memo.new_for_others(effects) if effects else {}
+            record = zlib.compress(msgspec.msgpack.encode(new), 1)
+            if new and self._known_bytes + len(record) <= FILE_BYTES_MAX:
+                self._add(len(record).to_bytes(_LENGTH_BYTES, "little") + record)
 
-    def _add_own(self) -> None:
-        """While no other engine of this environment does. Raises OSError in somebody else's."""
-        before = self.load()
-        effects = self._memo.dump_for_others()
-        if effects == before or len(effects) > FILE_BYTES_MAX:
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """No other engine of this environment reads or writes. Raises OSError if it cannot be."""
+        folder = os.open(self._file.parent, os.O_RDONLY)
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(folder)
+
+    def _take(self) -> None:
+        """The records behind those that are known. A last one that is not whole is none: whoever
+        wrote it was killed.
+        """
+        size = self._file.stat().st_size if self._file.exists() else 0
+        if size < self._known_bytes:
+            self._known_bytes = 0  # it is another file
+        if size == self._known_bytes:
             return
-        made = self._file.with_suffix(f".{os.getpid()}")
-        kept = EffectsFile(self._made_by, zlib.compress(effects, 1))
-        made.write_bytes(msgspec.msgpack.encode(kept))
-        made.replace(self._file)
+        with self._file.open("rb") as file:
+            file.seek(self._known_bytes)
+            while len(length := file.read(_LENGTH_BYTES)) == _LENGTH_BYTES:
+                record = file.read(int.from_bytes(length, "little"))
+                try:
+                    self._memo.load(zlib.decompress(record))
+                except (zlib.error, msgspec.DecodeError):
+                    break
+                self._known_bytes = file.tell()
+
+    def _add(self, record: bytes) -> None:
+        """Behind what is known."""
+        with self._file.open("ab") as file:
+            file.truncate(self._known_bytes)
+            file.write(record)
+        self._known_bytes += len(record)
 
 
 def made_by() -> str:

@@ -132,10 +132,6 @@ class Host:
         """In the process that forks: what the last run has found out."""
         self._lessons.learn()
 
-    def keep(self) -> None:
-        """At the end: for the next engine of this environment."""
-        self._lessons.keep()
-
     def part(self, folder: Path) -> None:
         """In a process forked from it that serves tasks too. folder: for its own files"""
         self._lessons.part(folder)

@@ -271,10 +271,6 @@ class Host:
             self._baseline.unlink()
         self._lessons.learn(is_last=is_last)
 
-    def keep(self) -> None:
-        """At the end: for the next engine of this environment."""
-        self._lessons.keep()
-
     def part(self, folder: Path) -> None:
         """In a process forked from it that serves tasks too. folder: for its own files"""
         self._baseline = folder / GUIDE
