@@ -43,7 +43,8 @@ class WatchedInterpreter:
             "gdc_wait": self._watch.note_wait,
             "gdc_launch_dependents": self._watch.note_trigger,
         }
-        patched = as_compiled(interpreter, instructions)
+        self._in_launch: set[int] = set()
+        patched = as_compiled(interpreter, instructions, self._in_launch)
         unpatched = interpreter._patch_lang
         interpreter._patch_lang = lambda fn: (unpatched if self._report is None else patched)(fn)
         to_host, back = executor._init_args_hst, executor._restore_args_dev
@@ -89,6 +90,7 @@ class WatchedInterpreter:
         may_turn = uses_atomics(executor.fn)
         bounds = given_memory((*args, *kwargs.values()))
         watch.begin([], is_judged=True, may_turn=may_turn, bounds=bounds)
+        self._in_launch.clear()
         try:
             result = plain(executor, *args, **kwargs)
         finally:

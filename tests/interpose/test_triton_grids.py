@@ -58,11 +58,32 @@ def test_a_kernel_may_call_the_language_by_names_of_its_own_and_convert_what_it_
     exec(source, vars(module))
     monkeypatch.setitem(sys.modules, module.__name__, module)
     interpreter = SimpleNamespace(tl=language, _patch_lang=lambda fn: Scope())
-    as_compiled(interpreter, {})(module.kernel)
+    as_compiled(interpreter, {}, set())(module.kernel)
     language.exp = lambda value: f"interpreted {value}"
     assert module.kernel() == ("interpreted 1", [((), 1, "int64"), ((), 5, "int64")])
     counted = [i.to("int64") for i in language.range(1, 3, num_stages=2)]
     assert counted == [((), 1, "int64"), ((), 2, "int64")]
+
+
+def test_a_launch_patches_the_language_once_for_each_module_of_its_functions() -> None:
+    def called() -> None: ...
+
+    patched: list[str] = []
+    in_launch: set[int] = set()
+    language = SimpleNamespace(
+        core=SimpleNamespace(is_builtin=lambda value: False),
+        extra=SimpleNamespace(cuda=SimpleNamespace()),
+    )
+    interpreter = SimpleNamespace(tl=language, _patch_lang=lambda fn: patched.append(fn.__name__))
+    patch = as_compiled(interpreter, {}, in_launch)
+    other = ModuleType("helpers_of_others")
+    exec("def helper(): ...", vars(other))
+    for function in (kernel, called, other.helper, kernel):
+        patch(function)
+    assert patched == ["kernel", "helper"]
+    in_launch.clear()
+    patch(called)
+    assert patched[2:] == ["called"]
 
 
 def test_a_mask_of_integers_chooses_as_one_of_booleans_does() -> None:

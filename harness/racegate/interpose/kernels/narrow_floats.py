@@ -22,6 +22,7 @@ _FORMATS = {
     "fp8e5b16": "float8_e5m2fnuz",
 }
 _UNKNOWN = ("fp8e4b15",)  # ml_dtypes has no such format
+_ADDRESS = np.dtype(np.uint64)
 
 
 def compute_narrow_floats(interpreter: Any, refuse: Callable[[str], None]) -> None:
@@ -32,16 +33,19 @@ def compute_narrow_floats(interpreter: Any, refuse: Callable[[str], None]) -> No
     """
     formats = _formats_here()
     plain = interpreter._get_np_dtype
+    known = dict(formats)  # by name: the interpreter asks at each operation
 
     def dtype_of(triton_type: Any) -> Any:
         scalar = getattr(triton_type, "element_ty", triton_type)
-        name = getattr(scalar, "name", "")
-        is_pointer = hasattr(triton_type, "address_space") or hasattr(scalar, "address_space")
-        if is_pointer or name not in (*_FORMATS, *_UNKNOWN):
-            return plain(triton_type)
-        if name not in formats:
-            refuse(f"{name} in a Triton kernel (ml_dtypes, which has its values, is not installed)")
-        return formats[name]
+        if hasattr(triton_type, "address_space") or hasattr(scalar, "address_space"):
+            return _ADDRESS
+        name = scalar.name
+        if name not in known:
+            if name in (*_FORMATS, *_UNKNOWN):
+                missing = "ml_dtypes, which has its values, is not installed"
+                refuse(f"{name} in a Triton kernel ({missing})")
+            known[name] = plain(scalar)
+        return known[name]
 
     interpreter._get_np_dtype = dtype_of
     narrow = _Narrow(interpreter, frozenset(formats.values()))

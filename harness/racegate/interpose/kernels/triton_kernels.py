@@ -28,6 +28,7 @@ from racegate.interpose.kernels.interpreted.lanes import judge_lanes
 from racegate.interpose.kernels.interpreted.language import (
     as_compiled,
     is_word_of_kernel,
+    leave_overflow,
     look_over_once,
     prefer_numbers,
     settle_grid,
@@ -156,7 +157,10 @@ class TritonKernels:
             finally:
                 _set_eval_frame(traced)
 
+        in_launch: set[int] = set()
+
         def interpreted(executor: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+            in_launch.clear()
             with np.errstate(all="ignore"):  # compiled kernels have nobody to warn
                 return plain(executor, *args, **kwargs)
 
@@ -167,8 +171,10 @@ class TritonKernels:
                 "gdc_wait": self._notes.note_wait,
                 "gdc_launch_dependents": self._notes.note_trigger,
             },
+            in_launch,
         )
         look_over_once(interpreter)
+        leave_overflow(interpreter.interpreter_builder)
         executor._init_args_hst = lambda _, args, kwargs: self._to_cpu(args, kwargs)
         executor._restore_args_dev = lambda *args: None
 

@@ -6,6 +6,7 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import cache
 from types import ModuleType
 from typing import Any
@@ -20,7 +21,7 @@ from racegate.interpose.kernels.interpreted.libdevice import (
 
 
 def as_compiled(
-    interpreter: Any, instructions: Mapping[str, Callable[..., Any]]
+    interpreter: Any, instructions: Mapping[str, Callable[..., Any]], in_launch: set[int]
 ) -> Callable[[Any], Any]:
     """What compiled kernels may do and interpreted ones may not: returns what takes the place of
     `_patch_lang`.
@@ -28,7 +29,9 @@ def as_compiled(
     The interpreter puts its own operations into the language's module for each launch: a kernel
     whose module has given one a name of its own (`exp = tl.exp`) is made to look it up there. What
     a loop counts can be converted, and NVIDIA's own functions compute. instructions: by name, what
-    takes the place of those that the interpreter does not know.
+    takes the place of those that the interpreter does not know. in_launch: modules that are made
+    ready for the launch that runs, empty when one begins: functions that a kernel calls are patched
+    too, each time
     """
     plain, language = interpreter._patch_lang, interpreter.tl
     libdevice = own_functions(interpreter)
@@ -41,7 +44,7 @@ def as_compiled(
     def looked_up(name: str) -> Callable[..., Any]:
         return lambda *args, **kwargs: getattr(language, name)(*args, **kwargs)
 
-    def patch(fn: Any) -> Any:
+    def rename(fn: Any) -> None:
         for alias, value in list(fn.__globals__.items()):
             if language.core.is_builtin(value) and hasattr(language, value.__name__):
                 fn.__globals__[alias] = looked_up(value.__name__)
@@ -51,6 +54,17 @@ def as_compiled(
                 fn.__globals__[alias] = getattr(libdevice, value.__name__)
             elif getattr(value, "__module__", "") == "triton.language.extra.cuda.gdc":
                 fn.__globals__[alias] = instructions[value.__name__]
+
+    renamed: dict[int, int] = {}  # the size that a module had
+
+    def patch(fn: Any) -> Any:
+        known = fn.__globals__
+        if renamed.get(id(known)) != len(known):
+            rename(fn)
+            renamed[id(known)] = len(known)
+        if id(known) in in_launch:
+            return None  # by the kernel, or another function of its module
+        in_launch.add(id(known))
         scope = plain(fn)
         module = sys.modules.get(fn.__module__)
         if scope is not None:
@@ -143,8 +157,40 @@ def settle_grid(
 
 
 def look_over_once(interpreter: Any) -> None:
-    """The interpreter looks over the whole language at every launch: it has the same members."""
+    """The interpreter looks over the whole language at every launch: it has the same members, and
+    those of its operations that take its place are the same.
+    """
     interpreter.inspect = _Inspect()
+    semantic, is_builtin = interpreter.interpreter_semantic, interpreter.tl.core.is_builtin
+
+    @cache
+    def operations(owner: Any) -> list[tuple[str, Callable[..., Any]]]:
+        members = inspect.getmembers(owner)
+        return [(name, _meant(one, semantic)) for name, one in members if is_builtin(one)]
+
+    def patch_builtin(owner: Any, builder: Any, scope: Any = None) -> None:
+        put = setattr if scope is None else scope.set_attr  # up to Triton 3.5 there is none
+        for name, operation in operations(owner):
+            put(owner, name, operation)
+
+    interpreter._patch_builtin = patch_builtin
+
+
+def _meant(operation: Callable[..., Any], semantic: Any) -> Callable[..., Any]:
+    """As the interpreter calls it: what it means is the same for all."""
+
+    def call(*args: Any, _semantic: Any = None, **kwargs: Any) -> Any:
+        return operation(*args, **kwargs, _semantic=semantic)
+
+    return call
+
+
+def leave_overflow(builder: Any) -> None:
+    """The interpreter computes whether a sum overflows, and asks an assertion that only a kernel
+    built for debugging has.
+    """
+    if not builder.options.debug:
+        builder.options = replace(builder.options, sanitize_overflow=False)
 
 
 class _Inspect:
