@@ -39,12 +39,8 @@ class WatchedInterpreter:
         self._is_by_thread = False
         executor, builder = interpreter.GridExecutor, interpreter.InterpreterBuilder
         plain, barrier = executor.__call__, builder.create_barrier
-        instructions = {
-            "gdc_wait": self._watch.note_wait,
-            "gdc_launch_dependents": self._watch.note_trigger,
-        }
         self._in_launch: set[int] = set()
-        patched = as_compiled(interpreter, instructions, self._in_launch)
+        patched = as_compiled(interpreter, self._watch.instructions(), self._in_launch)
         unpatched = interpreter._patch_lang
         interpreter._patch_lang = lambda fn: (unpatched if self._report is None else patched)(fn)
         to_host, back = executor._init_args_hst, executor._restore_args_dev

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -42,8 +43,6 @@ class Host:
         Path(task.result).write_text(f"{self.folder.name} {self.done}")
     def learn(self):
         self.done += 1
-    def keep(self):
-        (self.folder / "kept").touch()
     def part(self, folder):
         self.folder = folder
 
@@ -77,8 +76,40 @@ def test_each_server_has_its_own_process_and_its_own_files(tmp_path: Path) -> No
         *("engine 0", "sibling-1 0", "sibling-2 0"),
         *("engine 1", "sibling-1 1", "sibling-2 1"),
     ]
-    kept = sorted(str(one.parent.relative_to(tmp_path)) for one in engine.rglob("kept"))
-    assert kept == ["engine", "engine/sibling-1", "engine/sibling-2"], "and each came to its end"
+
+
+DECODES = """
+from __future__ import annotations
+import sys
+from threading import Barrier
+import msgspec
+from racegate.jobs.foreign.releases import in_threads
+
+sys.setswitchinterval(1e-6)
+together = Barrier(4)
+
+def decode(kind):
+    together.wait()
+    return msgspec.json.decode(b'{"last": {"name": {"last": {}}}}', type=kind)
+
+for number in range(40):
+    class Inner(msgspec.Struct):
+        first: dict[str, list[int]] | None = None
+        last: dict[str, str] | None = None
+
+    class Outer(msgspec.Struct):
+        first: list[Inner] | None = None
+        last: dict[str, Inner] | None = None
+
+    with in_threads(4, Outer) as in_order:
+        list(in_order(decode, [Outer] * 4))
+"""
+
+
+def test_threads_may_decode_a_type_for_the_first_time_together() -> None:
+    """Without the types named before, most of such processes end in a segmentation fault."""
+    done = subprocess.run([sys.executable, "-c", DECODES], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def scenario(name: str) -> Scenario:

@@ -18,7 +18,7 @@ from racegate.cli.foreign.cells import scheduler_cell, vllm_cell
 from racegate.cli.foreign.releases import gate, run, say_progress, search, started
 from racegate.cli.foreign.repair import repair_in_release
 from racegate.cli.foreign.searching import minimised_file
-from racegate.cli.foreign.selection import ExceptOption, without
+from racegate.cli.foreign.selection import ExceptOption, draw, without
 from racegate.cli.help.named import ReleaseOption
 from racegate.cli.options import (
     JsonOption,
@@ -295,6 +295,7 @@ def release_commands(packaging: EnginePackage, cell_of: Callable[..., ReleaseCel
 
 vllm = release_commands(VLLM, vllm_cell)
 sglang = release_commands(SGLANG, scheduler_cell)
+vllm.command()(draw)
 for commands, cell_of in ((vllm, vllm_cell), (sglang, scheduler_cell)):
     commands.command()(with_set("cell", cell_of)(mutate))
     commands.command("repair")(with_set("cell", cell_of)(repair_in_release))

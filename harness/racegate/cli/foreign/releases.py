@@ -77,6 +77,7 @@ from racegate.scenario.untrusted.text import many
 from racegate.targets.common.client import RUN_S
 from racegate.targets.common.judge import RUNS_MAX, ReleaseVerdict, judge, judge_under, lost_verdict
 from racegate.targets.common.result import replay_command, result_of
+from racegate.targets.common.wire import ReleaseRun
 from racegate.targets.common.witnesses.witness import (
     ReleaseWitness,
     every_witness_of,
@@ -288,7 +289,8 @@ def _judging(bases: Bases | None, engine: ReopenedEngine, count: int) -> Iterato
         base = None if bases is None else bases.of(scenario)
         return base, engine.judge(scenario)
 
-    with in_threads(count) as in_order, bases.engine if bases else nullcontext(), engine:
+    threads = in_threads(count, ReleaseRun, ComparedRun)
+    with threads as in_order, bases.engine if bases else nullcontext(), engine:
 
         def judge_each(loaded: Loaded) -> Iterator[JudgedScript]:
             engine.opened()

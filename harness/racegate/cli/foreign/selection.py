@@ -1,16 +1,19 @@
-"""Which scenarios of a folder a gate of a target judges."""
+"""Which scenarios a gate of a target judges: those of a folder, and drawn ones."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, TypeVar
 
 import typer
 
-from racegate.cli.options import say
+from racegate.cli.options import folder_to_fill, say, write_text
 from racegate.scenario.errors import BadInputError
 from racegate.scenario.spec import OwnScenario, Scenario
+from racegate.scenario.untrusted.text import many
+from racegate.targets.vllm.sorts import STRETCH, drawn, file_of
 
 SomeScenario = TypeVar("SomeScenario", Scenario, OwnScenario)
 
@@ -45,3 +48,26 @@ def fitting(
         if reason:
             say(f"not judged: {name}: {reason}")
     return [(path, scenario) for path, scenario in loaded if not reasons[scenario.name]]
+
+
+def draw(
+    *,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder to write to.")],
+    count: Annotated[int, typer.Option(min=1, max=STRETCH, help="So many scenarios.")] = 50,
+    seed: Annotated[int, typer.Option(min=0, help="With another one others are drawn.")] = 0,
+) -> None:
+    """Write drawn scenarios, in which requests of every sort meet all that happens to requests: for
+    a gate beside a base (`gate --against BASE --scenarios DIR`), which needs nobody to say what is
+    expected of them.
+    """
+    folder_to_fill(out)
+    for index in range(count):
+        name = f"drawn_{seed}_{index:0{len(str(count - 1))}}"
+        title = f"requests of every sort: {index} of seed {seed}"
+        origin = f"racegate vllm draw --seed {seed}"
+        one = drawn(seed * STRETCH + index)
+        write_text(out / f"{name}.toml", file_of(one, name, title=title, origin=origin))
+    say(
+        f"wrote {many(count, 'scenario')}; next: racegate vllm gate --release X --path DIR "
+        f"--against X --scenarios {quote(str(out))}"
+    )

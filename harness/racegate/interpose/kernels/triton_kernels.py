@@ -27,9 +27,8 @@ from racegate.interpose.kernels.interpreted.dependent import DependentLaunches
 from racegate.interpose.kernels.interpreted.lanes import judge_lanes
 from racegate.interpose.kernels.interpreted.language import (
     as_compiled,
+    do_once,
     is_word_of_kernel,
-    leave_overflow,
-    look_over_once,
     prefer_numbers,
     settle_grid,
     type_floats,
@@ -166,15 +165,9 @@ class TritonKernels:
 
         executor.__call__ = call
         interpreter._patch_lang = as_compiled(  # type: ignore[attr-defined]
-            interpreter,
-            {
-                "gdc_wait": self._notes.note_wait,
-                "gdc_launch_dependents": self._notes.note_trigger,
-            },
-            in_launch,
+            interpreter, self._notes.instructions(), in_launch
         )
-        look_over_once(interpreter)
-        leave_overflow(interpreter.interpreter_builder)
+        do_once(interpreter)
         executor._init_args_hst = lambda _, args, kwargs: self._to_cpu(args, kwargs)
         executor._restore_args_dev = lambda *args: None
 

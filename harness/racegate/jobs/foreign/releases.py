@@ -12,6 +12,8 @@ from threading import Condition
 from types import TracebackType
 from typing import Protocol, TypeAlias, TypeVar
 
+import msgspec
+
 from racegate.interpose.outcome import Sources
 from racegate.jobs.stores.witnesses import Reader
 from racegate.scenario.errors import BadInputError, BrokenHarnessError
@@ -233,10 +235,14 @@ class ReopenedEngine:
 
 
 @contextmanager
-def in_threads(count: int) -> Iterator[InOrder]:
+def in_threads(count: int, *decoded: type) -> Iterator[InOrder]:
     """As `map`, by so many threads, with what comes of it in order; what has not begun when they
-    are not needed any more never does. One is this thread.
+    are not needed any more never does. One is this thread. decoded: types that they decode: msgspec
+    looks at a type when it is first needed, and (0.22) two threads that do so at once end in a
+    segmentation fault
     """
+    for kind in decoded:
+        msgspec.json.Decoder(kind)
     if count == 1:
         yield map
         return

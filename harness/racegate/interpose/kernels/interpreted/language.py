@@ -156,9 +156,10 @@ def settle_grid(
     }
 
 
-def look_over_once(interpreter: Any) -> None:
-    """The interpreter looks over the whole language at every launch: it has the same members, and
-    those of its operations that take its place are the same.
+def do_once(interpreter: Any) -> None:
+    """The interpreter looks over the whole language at every launch, which has the same members,
+    and computes of every sum whether it overflows, for an assertion that only a kernel built for
+    debugging has.
     """
     interpreter.inspect = _Inspect()
     semantic, is_builtin = interpreter.interpreter_semantic, interpreter.tl.core.is_builtin
@@ -174,6 +175,8 @@ def look_over_once(interpreter: Any) -> None:
             put(owner, name, operation)
 
     interpreter._patch_builtin = patch_builtin
+    if not (options := interpreter.interpreter_builder.options).debug:
+        interpreter.interpreter_builder.options = replace(options, sanitize_overflow=False)
 
 
 def _meant(operation: Callable[..., Any], semantic: Any) -> Callable[..., Any]:
@@ -183,14 +186,6 @@ def _meant(operation: Callable[..., Any], semantic: Any) -> Callable[..., Any]:
         return operation(*args, **kwargs, _semantic=semantic)
 
     return call
-
-
-def leave_overflow(builder: Any) -> None:
-    """The interpreter computes whether a sum overflows, and asks an assertion that only a kernel
-    built for debugging has.
-    """
-    if not builder.options.debug:
-        builder.options = replace(builder.options, sanitize_overflow=False)
 
 
 class _Inspect:

@@ -196,12 +196,14 @@ class AccessWatch:
             self._count(owner, "apply_impl", barriers=0)
         self._turn_grid(builder)
 
-    def note_wait(self, **_: Any) -> None:
-        """In the place of `gdc_wait`."""
+    def instructions(self) -> dict[str, Callable[..., None]]:
+        """By name, those of NVIDIA's that say how far a launch and the one before it have come."""
+        return {"gdc_wait": self._note_wait, "gdc_launch_dependents": self._note_trigger}
+
+    def _note_wait(self, **_: Any) -> None:
         self._waits.setdefault(self._program(), len(self.touches))
 
-    def note_trigger(self, **_: Any) -> None:
-        """In the place of `gdc_launch_dependents`."""
+    def _note_trigger(self, **_: Any) -> None:
         self._triggers.setdefault(self._program(), len(self.touches))
 
     def _program(self) -> int:
