@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from time import time
 from types import ModuleType
 
 import msgspec
@@ -25,6 +26,7 @@ from racegate.interpose.kernels.memo import Memo
 
 FILE = "racegate_kernels"  # in the environment, so that it goes with it; one for each cell
 FILE_BYTES_MAX = 1 << 26
+UNUSED_S = 7 * 86400.0
 _LENGTH_BYTES = 4  # that a record begins with
 
 
@@ -51,14 +53,16 @@ class KeptEffects:
         self._memo = memo
         cell = hashlib.sha256(repr(tuple(map(str, settings))).encode()).hexdigest()[:12]
         self._file = folder / f"{FILE}.{cell}.{made_by()[:12]}"
-        self._older = f"{FILE}.{cell}*"
+        self._every = f"{FILE}.{cell}*"
         self._known_bytes = 0  # of the file
 
     def load(self) -> None:
-        """When an engine starts: what is kept. What other packages have made is removed."""
+        """When an engine starts: what is kept. What other packages have made is removed, if nothing
+        was added to it for long.
+        """
         with suppress(OSError), self._alone():
-            for file in self._file.parent.glob(self._older):
-                if file != self._file:
+            for file in self._file.parent.glob(self._every):
+                if file != self._file and file.stat().st_mtime < time() - UNUSED_S:
                     file.unlink()
             self._take()
 
