@@ -217,6 +217,37 @@ def test_the_parts_of_the_second_runner_are_told_by_their_names() -> None:
     assert "other.count" not in of
 
 
+class Narrowing:
+    """A state of the second runner, as it is asked by the sampler."""
+
+    def __init__(self) -> None:
+        self.top_p = np.array([1.0, 0.5])
+
+    def narrows(self, rows: list[int]) -> tuple[object, bool]:
+        return object(), bool((self.top_p[rows] < 1.0).any())
+
+    def apply(self, rows: list[int]) -> object:
+        return object() if self.narrows(rows)[1] else None
+
+
+def test_what_states_of_the_second_runner_answer_is_told_once_for_each_answer() -> None:
+    state = Narrowing()
+    states = part("vllm.v1.worker.gpu.states", max_num_reqs=4, req_id_to_index={A: 1})
+    sampler = SimpleNamespace(sampling_states=state)
+    second = SimpleNamespace(
+        req_states=states, sampler=sampler, model_state=SimpleNamespace(), block_tables=states
+    )
+    watch = RunnerWatch(engine_session())
+    note = watch_kept(watch, second, scheduler())
+    for rows in ([0, 1], [0], [1], [0]):
+        state.apply(rows)
+    note(None)
+    name = "sampler.sampling_states.narrows()"
+    assert found(watch)["kept in the runner"][name] == [["<object>", False], ["<object>", True]]
+    note(None)
+    assert name not in found(watch)["kept in the runner"]
+
+
 def test_what_a_clock_says_and_where_a_file_lies_is_not_told_by_name_either() -> None:
     owner = SimpleNamespace(
         stats={"lookup_delay_seconds": 0.25, "lookups": 2}, wait_seconds=1.0, lora_path="/x"

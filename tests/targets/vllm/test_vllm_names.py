@@ -85,3 +85,14 @@ def test_operations_are_told_by_the_stream_that_they_are_asked_for_on() -> None:
     }
     listener.begin()
     assert listener.streams() == {}
+
+
+def test_kernels_are_told_by_how_many_bytes_they_read_and_write() -> None:
+    listener = EngineListener()
+    listener.begin()
+    for read in (8, 16):
+        assert listener.kind("kernel verify", ((0, read), (32, 36)), ((64, 68),)) == "kernel verify"
+    listener.kind("add_", ((0, 8),), ((0, 8),))
+    assert listener.footprints() == {"verify": {"bytes read": [12, 20], "written": [4, 4]}}
+    listener.begin()
+    assert listener.footprints() == {}

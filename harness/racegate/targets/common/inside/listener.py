@@ -23,6 +23,8 @@ _HELPERS = frozenset({
     "<listcomp>", "<genexpr>", "<lambda>", "__init__", "__getitem__",
 })  # fmt: skip
 
+_KERNEL = "kernel "  # of Triton, whose bytes are known one by one
+
 
 class EngineListener:
     """Copies and host accesses are named with their buffer, all by function instead of line.
@@ -40,6 +42,7 @@ class EngineListener:
         self._stream_of = stream_of
         self._first = 0  # the stream on which the run began
         self._on_first: dict[str, set[bool]] = {}
+        self._footprints: dict[str, list[tuple[int, int]]] = {}
         self.gaps: dict[str, list[str]] = {}
         self.turns: dict[str, int] = {}
         self._turn = 0
@@ -59,7 +62,8 @@ class EngineListener:
         self._heard = heard
         self._turn = 0
         self._first = self._stream_of()
-        for known in (self._counts, self.turns, self._held, self.gaps, self._on_first):
+        of_a_run = (self._counts, self.turns, self._held, self.gaps, self._on_first)
+        for known in (*of_a_run, self._footprints):
             known.clear()
 
     def begin_turn(self, turn: int) -> None:
@@ -85,6 +89,13 @@ class EngineListener:
         words = {True: "the stream of the run", False: "another stream"}
         on_first = self._on_first.items()
         return {place: sorted(words[is_first] for is_first in on) for place, on in on_first}
+
+    def footprints(self) -> dict[str, dict[str, list[int]]]:
+        """By the name of a kernel, how many bytes each of its launches has read and written."""
+        return {
+            name: {"bytes read": [read for read, _ in sizes], "written": [by for _, by in sizes]}
+            for name, sizes in self._footprints.items()
+        }
 
     @property
     def digest(self) -> tuple[int, ...]:
@@ -123,6 +134,9 @@ class EngineListener:
         return label
 
     def kind(self, kind: str, reads: Ranges, writes: Ranges) -> str:
+        if kind.startswith(_KERNEL):
+            sizes = self._footprints.setdefault(kind.removeprefix(_KERNEL), [])
+            sizes.append((_size(reads), _size(writes)))
         if kind not in ("d2h", "h2d", "h2h"):
             return kind
         ranges = (reads if kind == "h2d" else writes) or writes or reads
@@ -180,6 +194,10 @@ class EngineListener:
             if is_conflict and queue.keeps(held):
                 found.append(held)
         return found
+
+
+def _size(ranges: Ranges) -> int:
+    return sum(high - low for low, high in ranges)
 
 
 def _overlap(some: Ranges, others: Ranges) -> bool:

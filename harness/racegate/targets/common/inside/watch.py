@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 
 from racegate.targets.common.inside.session import EngineSession, Tensor
+from racegate.targets.common.wire import KEPT
 
 Values = dict[str, object]
 Seen = tuple[int, str, Values]  # step, name, values
@@ -60,6 +61,14 @@ class Watch:
     def inner_on_host(self, name: str, **values: object) -> None:
         """As `on_host`, of values that legal schedules may change."""
         self.inner.append((self.step, name, dict(values)))
+
+    def note_operations(self) -> None:
+        """When a run is over: on which streams its operations were, and how far its kernels
+        reached: one that loads elsewhere is another one, also where it finds the same values.
+        """
+        listener = self._session.listener
+        self.inner_on_host(f"{KEPT} on streams", **listener.streams())
+        self.inner_on_host(f"{KEPT} of kernels", **listener.footprints())
 
     def own(self) -> AbstractContextManager[None]:
         """What is done inside is no doing of the engine."""

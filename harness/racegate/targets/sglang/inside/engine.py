@@ -201,6 +201,7 @@ class Driver:
             loop()
         torch.cuda.synchronize()
         watch_states(self.watch, self._scheduler)
+        self.watch.note_operations()
         del taken
         return self.delivered
 

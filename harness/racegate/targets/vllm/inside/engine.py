@@ -16,7 +16,7 @@ from racegate.targets.common.inside.fields import name_of
 from racegate.targets.common.inside.naming import named_buffers
 from racegate.targets.common.inside.serve import NotTaken
 from racegate.targets.common.inside.session import EngineSession
-from racegate.targets.common.wire import KEPT, Fidelity, Observed
+from racegate.targets.common.wire import Fidelity, Observed
 from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.inside import plants, standins
 from racegate.targets.vllm.inside.conditions import (
@@ -357,7 +357,7 @@ class Driver:
                 self._abort(event.request, delivered)
             pauses.between_turns(watch.step)
         self._note_kept(None)
-        watch.inner_on_host(f"{KEPT} on streams", **self._session.listener.streams())
+        watch.note_operations()
         return delivered
 
     def _script_of(

@@ -4,7 +4,9 @@ of the scheduler, of the runner's rows or states, of the scheduler's output and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import wraps
+from inspect import getmembers, isfunction
 from typing import Any
 
 import numpy as np
@@ -30,6 +32,7 @@ Places = Mapping[str, int]  # of requests in arrays, by their names
 
 _RECORDS = 3  # records in records of what is handed over; what is kept has configurations in it
 _OWN = ("vllm.v1.worker.", "vllm.v1.spec_decode.")  # modules of classes
+_NUMBERS = (int, float, np.bool_, np.number)
 _SOMETHING = "<object>"  # in the place of NOTHING, where it says something that there is one
 
 
@@ -38,6 +41,7 @@ def watch_kept(watch: RunnerWatch, runner: Any, scheduler: Any) -> Callable[[Any
     None when all requests are done: nothing of them is kept then.
     """
     keeper = _Second(runner) if hasattr(runner, "req_states") else _First(runner)
+    answers = _Answers(keeper.states())
 
     def note_host(scheduled: Any | None) -> None:
         if scheduled is not None:
@@ -46,7 +50,7 @@ def watch_kept(watch: RunnerWatch, runner: Any, scheduler: Any) -> Callable[[Any
         with watch.own():
             of_scheduler, of_runner = _of_scheduler(scheduler), keeper.fields()
         watch.inner_on_host(f"{KEPT} in the scheduler", **of_scheduler)
-        watch.inner_on_host(f"{KEPT} in the runner", **of_runner)
+        watch.inner_on_host(f"{KEPT} in the runner", **of_runner, **answers.take())
 
     def note(scheduled: Any | None) -> None:
         if not watch.is_held:
@@ -127,6 +131,10 @@ class _First:
         """Rows of requests."""
         return {name_of(one): at for one, at in self._runner.input_batch.req_id_to_index.items()}
 
+    def states(self) -> Iterable[tuple[str, Any]]:
+        """That answer the host: what its batch knows is kept in fields."""
+        return ()
+
     def fields(self) -> Values:
         """Of the host."""
         runner, batch, places = self._runner, self._runner.input_batch, self.places()
@@ -153,6 +161,39 @@ class _First:
         return _with_rows(self._runner, batch.max_num_reqs, "")
 
 
+class _Answers:
+    """What states answered the host since it was last asked, each answer of a method once: whether
+    any row has a top-p of its own, say, without which a kernel is not launched.
+    """
+
+    def __init__(self, states: Iterable[tuple[str, Any]]) -> None:
+        self._found: dict[str, list[Any]] = {}
+        for prefix, state in states:
+            for name, _ in getmembers(type(state), isfunction):
+                if not name.startswith("_"):
+                    setattr(state, name, self._noting(getattr(state, name), f"{prefix}.{name}()"))
+
+    def take(self) -> Values:
+        """In an order that says nothing of that of the calls."""
+        found = {name: sorted(answers, key=repr) for name, answers in self._found.items()}
+        self._found = {}
+        return dict(found)
+
+    def _noting(self, plain_method: Callable[..., Any], name: str) -> Callable[..., Any]:
+        @wraps(plain_method)
+        def answered(*args: Any, **kwargs: Any) -> Any:
+            made = plain_method(*args, **kwargs)
+            parts = made if isinstance(made, tuple) else (made,)
+            if any(isinstance(one, _NUMBERS) for one in parts):
+                answer = [_SOMETHING if (one := plain(each)) is NOTHING else one for each in parts]
+                known = self._found.setdefault(name, [])
+                if answer not in known:
+                    known.append(answer)
+            return made
+
+        return answered
+
+
 class _Second:
     """The runner whose states have a place for each request, which does not move."""
 
@@ -164,7 +205,8 @@ class _Second:
         """Of requests."""
         return {name_of(one): at for one, at in self._runner.req_states.req_id_to_index.items()}
 
-    def _states(self) -> Iterator[tuple[str, Any]]:
+    def states(self) -> Iterator[tuple[str, Any]]:
+        """By the names of their fields."""
         runner = self._runner
         yield "states", runner.req_states
         sampler = runner.sampler
@@ -178,9 +220,9 @@ class _Second:
         """Of the host."""
         places = self.places()
         found = fields_of(self._runner)
-        for prefix, state in self._states():
+        for prefix, state in self.states():
             found |= fields_of(state, prefix) | _by_place(state, places, self._size, prefix)
-        states = [state for _, state in self._states()]
+        states = [state for _, state in self.states()]
         for name, part in _parts(self._runner):
             if not any(part is state for state in states):
                 found |= _of_part(part, name)
@@ -193,7 +235,7 @@ class _Second:
     def on_device(self) -> dict[str, Tensor]:
         """Tensors with a place for each request."""
         found: dict[str, Tensor] = {}
-        for prefix, state in self._states():
+        for prefix, state in self.states():
             found |= _with_rows(state, self._size, f"{prefix}.")
         return found
 
