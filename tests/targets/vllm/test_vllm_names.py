@@ -93,6 +93,9 @@ def test_kernels_are_told_by_how_many_bytes_they_read_and_write() -> None:
     for read in (8, 16):
         assert listener.kind("kernel verify", ((0, read), (32, 36)), ((64, 68),)) == "kernel verify"
     listener.kind("add_", ((0, 8),), ((0, 8),))
-    assert listener.footprints() == {"verify": {"bytes read": [12, 20], "written": [4, 4]}}
+    assert listener.footprints() == {
+        "verify: bytes read": [12, 20],
+        "verify: bytes written": [4, 4],
+    }
     listener.begin()
     assert listener.footprints() == {}

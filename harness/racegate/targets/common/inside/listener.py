@@ -90,12 +90,13 @@ class EngineListener:
         on_first = self._on_first.items()
         return {place: sorted(words[is_first] for is_first in on) for place, on in on_first}
 
-    def footprints(self) -> dict[str, dict[str, list[int]]]:
-        """By the name of a kernel, how many bytes each of its launches has read and written."""
-        return {
-            name: {"bytes read": [read for read, _ in sizes], "written": [by for _, by in sizes]}
-            for name, sizes in self._footprints.items()
-        }
+    def footprints(self) -> dict[str, list[int]]:
+        """By the name of a kernel, how many bytes each of its launches has read, and written."""
+        found: dict[str, list[int]] = {}
+        for name, sizes in self._footprints.items():
+            found[f"{name}: bytes read"] = [read for read, _ in sizes]
+            found[f"{name}: bytes written"] = [written for _, written in sizes]
+        return found
 
     @property
     def digest(self) -> tuple[int, ...]:
