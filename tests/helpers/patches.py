@@ -129,7 +129,7 @@ VIRTUAL = (
     Patch(by="interpose.kernels.triton_kernels", owner="triton.runtime.interpreter",
           attributes=("_patch_lang",), why="the interpreter keeps to what compiled kernels mean"),
     Patch(by="interpose.kernels.interpreted.language", owner="triton.runtime.interpreter",
-          attributes=("inspect",), why="it looks over the whole language at every launch"),
+          attributes=("_patch_builtin",), why="it looks over the whole language at every launch"),
     Patch(by="interpose.kernels.narrow_floats", owner="triton.runtime.interpreter",
           attributes=("_get_np_dtype",), why="bfloat16 and float8 have their own values"),
     Patch(by="interpose.kernels.narrow_floats", owner="triton.runtime.interpreter",

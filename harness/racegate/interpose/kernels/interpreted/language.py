@@ -161,7 +161,6 @@ def do_once(interpreter: Any) -> None:
     and computes of every sum whether it overflows, for an assertion that only a kernel built for
     debugging has.
     """
-    interpreter.inspect = _Inspect()
     semantic, is_builtin = interpreter.interpreter_semantic, interpreter.tl.core.is_builtin
 
     @cache
@@ -186,11 +185,3 @@ def _meant(operation: Callable[..., Any], semantic: Any) -> Callable[..., Any]:
         return operation(*args, **kwargs, _semantic=semantic)
 
     return call
-
-
-class _Inspect:
-    def __init__(self) -> None:
-        self.getmembers: Any = cache(inspect.getmembers)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(inspect, name)
