@@ -144,13 +144,20 @@ With the model computed `full_batch` delivers 304 as the second token of E where
 speculation (`--drafts 0`) gives 265. Until now plain decoding was padded in the same way, so that
 full fidelity did not show it: its requests are run one after the other now.
 
-`sampled_row_resumed`, `resumed_in_chunks` and `pairs_11` in 0.33.0, V1, align, are wrong with
+`one_token_in_used_blocks` in 0.33.0, V1, none: the same prompt of one token, padded in the same
+way, is a row that decodes here, with the accepted count 1. So O goes on from what stands in the
+first of its blocks, and nobody has cleared that: it is a state of S, which has ended. Nothing is
+held. With the model computed (`--fidelity full`) its first token is 266, where decoding alone gives
+269: what a request answers hangs on what another one has said. No public issue was found that
+names it; vllm#55178 (merged) is about such rows with a state before them.
+
+`sampled_row_resumed` and `resumed_in_chunks` in 0.33.0, V1, align, are wrong with
 nothing held by states alone. In `sampled_row_resumed` A is done and C comes back in its row before
 step 8, and the rows of B and C are swapped. B's count, 3, moves with it, but is read where B's row
 was, and there stands 1, which C began with. B comes to a new block in that step: its state is
 copied by that count and goes on from the first token of step 7 (80), not from the third (94). No
 count is untrue, because behind such a copy it is 1. With the repair of vllm#53919 (as below)
-nothing is untrue in the three.
+nothing is untrue in either.
 
 `chunk_in_moved_row` in 0.33.0:
 

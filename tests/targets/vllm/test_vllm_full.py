@@ -64,6 +64,13 @@ def test_drafts_of_a_model_that_computes_are_accepted_as_planned(
     assert counts == [accepts[i % len(accepts)] for i in range(len(counts))]
 
 
+def test_a_prompt_may_begin_with_one_whose_decoding_is_known() -> None:
+    longer = msgspec.structs.replace(ONE, name="Z", prompt=(*ONE.prompt, 7, 9))
+    scenario = msgspec.structs.replace(SCENARIO, requests=(ONE, longer))
+    script = Known(scenario, {"A": (3, 4)}, draft_len=DRAFT_LEN, device="cpu")
+    assert script.prompt(1)[: len(ONE.prompt)] == script.prompt(0)
+
+
 def test_plain_decoding_has_time_for_all_tokens_and_no_events() -> None:
     events = (Abort(step=2, request="A"),)
     plain = plain_of(msgspec.structs.replace(SCENARIO, events=events, steps_max=5))

@@ -73,8 +73,8 @@ class Known(Script):
     def __init__(
         self, scenario: Scenario, said: dict[str, tuple[int, ...]], *, draft_len: int, device: str
     ) -> None:
+        self._said = said  # prompts that begin with another request's tokens ask for it
         super().__init__(scenario, draft_len=draft_len, device=device)
-        self._said = said
         table = torch.zeros((REQUESTS_MAX, PLACES_MAX), dtype=torch.int64)
         for index, request in enumerate(scenario.requests):
             tokens = said.get(request.name, ())
