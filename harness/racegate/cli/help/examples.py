@@ -53,6 +53,7 @@ EXAMPLES = {
     "vllm setup": "--release 0.22.1",
     "vllm run": "finish-and-condense --release 0.22.1 --cache-mode align",
     "vllm gate": "--release 0.33.0 --path ~/vllm --witness found",
+    "vllm draw": "--out drawn --count 200 --seed 1",
     "vllm search": "--release 0.33.0 --out found --seconds 600",
     "vllm replay": "mine.witness.json",
     "vllm minimise": "mine.witness.json --witness smaller",
