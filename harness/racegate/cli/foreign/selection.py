@@ -10,10 +10,11 @@ from typing import Annotated, TypeVar
 import typer
 
 from racegate.cli.options import folder_to_fill, say, write_text
+from racegate.jobs.foreign.requests import STRETCH
 from racegate.scenario.errors import BadInputError
 from racegate.scenario.spec import OwnScenario, Scenario
 from racegate.scenario.untrusted.text import many
-from racegate.targets.vllm.sorts import STRETCH, drawn, file_of
+from racegate.targets.vllm.sorts import drawn, file_of
 
 SomeScenario = TypeVar("SomeScenario", Scenario, OwnScenario)
 

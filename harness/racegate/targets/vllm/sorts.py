@@ -16,7 +16,6 @@ from typing import Any, TypeAlias
 
 import tomli_w
 
-STRETCH = 1_000_000  # scenarios of a seed, at most
 BLOCK = 80  # tokens
 # Three requests have all of these as they begin, and each wants more where its second block begins.
 GROWING, FREE_BLOCKS = 3, 18

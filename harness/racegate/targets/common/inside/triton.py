@@ -72,7 +72,7 @@ class KeptEffects:
         """
         with suppress(OSError), self._alone():
             self._take()
-            new = self._memo.new_for_others(effects) if effects else {}
+            new = self._memo.new_for_others(effects)
             record = zlib.compress(msgspec.msgpack.encode(new), 1)
             if new and self._known_bytes + len(record) <= FILE_BYTES_MAX:
                 self._add(len(record).to_bytes(_LENGTH_BYTES, "little") + record)
