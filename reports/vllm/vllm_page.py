@@ -151,6 +151,15 @@ held. With the model computed (`--fidelity full`) its first token is 266, where 
 269: what a request answers hangs on what another one has said. No public issue was found that
 names it; vllm#55178 (merged) is about such rows with a state before them.
 
+`paused_under_a_grammar` in 0.33.0, V1 and V2, none: a pause that keeps requests lets all that is in
+flight be delivered, and B, which has a grammar, goes on with drafts that the scheduler knows as
+placeholders only. `pending_structured_output_tokens` asks for tokens that the host still waits for;
+there are none, so that sampling is not put off until the drafts have come, and the grammar stops at
+the first placeholder: behind the first token of the row every token is allowed, while the runner
+verifies the drafts that it holds. On V2 the drafts are rejected then, on V1 they are not. Nothing
+is held; a drawn scenario showed it. vllm#54437 (open) names the same mask that fails open, for
+drafts that pipeline parallelism overwrites; no public issue was found that names the pause.
+
 `sampled_row_resumed` and `resumed_in_chunks` in 0.33.0, V1, align, are wrong with
 nothing held by states alone. In `sampled_row_resumed` A is done and C comes back in its row before
 step 8, and the rows of B and C are swapped. B's count, 3, moves with it, but is read where B's row

@@ -15,9 +15,9 @@ from racegate.scenario.expect import Expect
 from racegate.scenario.spec import Request, Scenario
 from racegate.targets.common.wire import Fidelity
 from racegate.targets.vllm.cell import Cell
-from racegate.targets.vllm.inside.conditions import penalties_of
 from racegate.targets.vllm.inside.scripted.adapters import asked_adapters, with_adapter
 from racegate.targets.vllm.inside.scripted.model import Script, config
+from racegate.targets.vllm.inside.scripted.params import penalties_of
 from racegate.targets.vllm.inside.truth.compare import Truth
 from racegate.targets.vllm.inside.watch_steps import watch_adapters
 from racegate.targets.vllm.wire import AdapterMode, ModelRunner, StateMode

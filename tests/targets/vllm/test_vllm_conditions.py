@@ -19,22 +19,25 @@ from racegate.targets.common.judge import unmet_expectations
 from racegate.targets.common.wire import PENALISED, TEMPERATURE_ONE, UNPENALISED, ReleaseRun
 from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.inside.conditions import (
-    NO_PENALTIES,
-    ONE_PENALTY,
-    SCORED,
-    SORTS,
     ModulusGrammars,
     StepLimits,
     leave_blocks,
     limit_drafts,
+    throttle_prefills,
+    watch_conditions,
+)
+from racegate.targets.vllm.inside.scripted.model import VOCAB, WIDTH, Script
+from racegate.targets.vllm.inside.scripted.params import (
+    NO_PENALTIES,
+    ONE_PENALTY,
+    SCORED,
+    SORTS,
+    drawn_as,
     narrowed_as,
     penalties_of,
     scored_as,
-    throttle_prefills,
-    watch_conditions,
     words_of,
 )
-from racegate.targets.vllm.inside.scripted.model import VOCAB, WIDTH, Script
 from racegate.targets.vllm.inside.scripted.thinking import (
     BEGINS,
     ENDS,
@@ -44,11 +47,13 @@ from racegate.targets.vllm.inside.scripted.thinking import (
 )
 from racegate.targets.vllm.inside.watch import RunnerWatch, stops_inside
 from racegate.targets.vllm.wire import (
+    ANY,
     MODULUS_MAX,
     REQUESTS_MAX,
     ModelRunner,
     StateMode,
     ThinkingMode,
+    seed_asked,
 )
 
 ONE = Request(name="A", arrive=0, prompt=(1, 2, 3), max_tokens=9)
@@ -227,6 +232,26 @@ def test_requests_of_the_largest_seeds_ask_for_scores_of_their_prompts() -> None
     warm = msgspec.structs.replace(ONE, temperature=0.05, seed=SCORED)
     assert scored_as(warm) == {"prompt_logprobs": 2} and penalties_of(warm) == NO_PENALTIES
     assert scored_as(msgspec.structs.replace(warm, seed=SCORED - 1)) == {}
+
+
+def test_seeds_of_any_kind_draw_all_that_a_request_is_sampled_with() -> None:
+    own = range(40, 60)
+    every = [msgspec.structs.replace(ONE, temperature=0.05, seed=seed) for seed in ANY[:400]]
+    asked = [drawn_as(one, own, is_drafted=True) for one in every]
+    assert asked == [drawn_as(one, own, is_drafted=True) for one in every]
+    assert not {"min_p", "logit_bias"} & set().union(*asked)  # beside drafts they are refused
+    alone = set().union(*(drawn_as(one, own, is_drafted=False) for one in every))
+    assert alone - set().union(*asked) == {"min_p", "logit_bias"}
+    for name in alone:  # each is there or not, whatever the others are
+        assert {name in drawn_as(one, own, is_drafted=False) for one in every} == {True, False}
+    seeds = {seed_asked(one) for one in every}
+    assert {None, 0} < seeds and ANY[2] in seeds
+    some = [penalties_of(one) for one in every]
+    assert NO_PENALTIES in some
+    for name, usual in NO_PENALTIES.items():
+        assert any(one[name] != usual for one in some)
+    outside = msgspec.structs.replace(ONE, temperature=0.05, seed=ANY[0] - 1)
+    assert seed_asked(outside) == ANY[0] - 1
 
 
 def a_scheduler(*running: str, most: int = 256) -> Any:

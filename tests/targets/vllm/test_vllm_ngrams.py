@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from racegate.scenario.spec import Request, Scenario
-from racegate.targets.vllm.inside.conditions import penalties_of
 from racegate.targets.vllm.inside.scripted.ngrams import NgramScript, follow
+from racegate.targets.vllm.inside.scripted.params import penalties_of
 from racegate.targets.vllm.inside.truth.compare import Truth
 from racegate.targets.vllm.inside.truth.course import NO_DRAFT
 from racegate.targets.vllm.inside.truth.groups import GroupTable

@@ -6,8 +6,8 @@ import msgspec
 
 from racegate.scenario.spec import Image, Request, Scenario
 from racegate.targets.common.inside.watch import Values
-from racegate.targets.vllm.inside.conditions import penalties_of
 from racegate.targets.vllm.inside.scripted.model import Script
+from racegate.targets.vllm.inside.scripted.params import penalties_of
 from racegate.targets.vllm.inside.truth.compare import CHOSEN, MODEL, Truth
 from racegate.targets.vllm.inside.truth.course import Course, place_in_image
 from racegate.targets.vllm.inside.truth.padding import NOWHERE, padding_of

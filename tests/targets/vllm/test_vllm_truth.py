@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from racegate.scenario.spec import Request, Scenario
 from racegate.targets.common.inside.watch import Seen
-from racegate.targets.vllm.inside.conditions import penalties_of
 from racegate.targets.vllm.inside.scripted.model import Script
+from racegate.targets.vllm.inside.scripted.params import penalties_of
 from racegate.targets.vllm.inside.truth.compare import UNTRUE_MAX, Truth
 from racegate.targets.vllm.inside.truth.course import Course, RequestStep
 from racegate.targets.vllm.inside.truth.groups import GroupTable

@@ -16,15 +16,17 @@ from typing import Any, TypeAlias
 
 import tomli_w
 
+from racegate.targets.vllm.wire import ANY
+
 BLOCK = 80  # tokens
 # Three requests have all of these as they begin, and each wants more where its second block begins.
 GROWING, FREE_BLOCKS = 3, 18
 FIRST_SEEDS = {"all": 4, "none": 104, "scored": 204, "one": 304}  # by penalties
 FACTORS: dict[str, tuple[str, ...]] = {
-    "sort": ("greedy", "0", "1", "2", "3", "warm"),
+    "sort": ("greedy", "0", "1", "2", "3", "warm", "any"),
     "penalties": tuple(FIRST_SEEDS),
     "grammar": ("none", "grammar"),
-    "prompt": ("one", "short", "to a block", "in chunks", "shared"),
+    "prompt": ("one", "short", "to a block", "in chunks", "shared", "the same"),
     "end": (
         "first",
         "soon",
@@ -38,7 +40,11 @@ FACTORS: dict[str, tuple[str, ...]] = {
     "arrival": ("at once", "meeting", "waiting"),
     "accepts": ("none", "all", "some"),
     "drafts": ("usual", "fewer"),
-    "pressure": ("none", "blocks", "budget", "kept", "cleared"),
+}
+# What is the same for all requests of a scenario.
+PRESSURES: dict[str, tuple[str, ...]] = {
+    "pressure": ("none", "blocks", "kept", "cleared"),
+    "steps": ("whole", "small"),  # a few of them may schedule few tokens
 }
 BLOCK_END = (BLOCK - 1, BLOCK, BLOCK + 1)
 # Tokens of prompts: what is wrong is so at an edge, of a block or of a step (272).
@@ -47,7 +53,8 @@ PROMPTS: dict[str, tuple[int, ...]] = {
     "short": tuple(range(2, 13)),
     "to a block": (BLOCK - 3, *BLOCK_END, BLOCK + 2),
     "in chunks": (257, 258, 272, 273, 4 * BLOCK, 4 * BLOCK + 1, 330),
-    "shared": tuple(range(BLOCK + 4, BLOCK + 31)),
+    # One more than a block's: beginnings of one prompt, of which each keeps states of its own.
+    "shared": tuple(blocks * BLOCK + more for blocks in (1, 2, 3, 4) for more in (1, 5, 30, 79)),
 }
 # Tokens of outputs, from and to; of other requests they are more.
 OUTPUTS = {"first": (1, 1), "soon": (2, 4), "late": (9, 16), "over a block": (18, 26)}
@@ -76,19 +83,20 @@ class DrawnScenario:
 def drawn(seed: int) -> DrawnScenario:
     """The same scenario for a seed on every machine."""
     draw = Random(f"pairs {seed}")
-    pressure = draw.choice(FACTORS["pressure"])
+    pressed = {name: draw.choice(of) for name, of in PRESSURES.items()}
+    pressure = pressed["pressure"]
     one = DrawnScenario({"seed": seed + 1})
     requests: list[Keys] = []
     events: list[Keys] = []
-    for at in range(6):
-        told = _told_of(draw, pressure, requests)
+    for name in "ABCDEFGH"[: draw.randint(5, 8)]:
+        told = _told_of(draw, pressed, requests)
         one.told.append(told)
-        requests.append(_request_of(draw, "ABCDEF"[at], told, requests))
+        requests.append(_request_of(draw, name, told, requests))
         events += _events_of(draw, told, requests[-1])
     if pressure == "blocks":
         one.keys["free_blocks"] = FREE_BLOCKS
     one.keys["requests"] = requests
-    if pressure == "budget":
+    if pressed["steps"] == "small":
         first, tokens = draw.randint(4, 8), draw.randint(9, 40)
         steps = range(first, first + 6)
         events += [{"kind": "budget", "step": step, "tokens": tokens} for step in steps]
@@ -102,8 +110,9 @@ def drawn(seed: int) -> DrawnScenario:
 
 def expected(told: list[dict[str, str]]) -> dict[str, int]:
     """What a run of most of them exercises."""
-    pressure = told[0]["pressure"]
-    is_masked = any(one["grammar"] == "grammar" and one["end"] != "first" for one in told)
+    pressure, steps = told[0]["pressure"], told[0]["steps"]
+    short = ("first", "given up early")
+    is_masked = any(one["grammar"] == "grammar" and one["end"] not in short for one in told)
     is_given_up = any(one["end"] == "aborted" for one in told)
     counts = {
         "overlapped_ops": 4,
@@ -112,21 +121,23 @@ def expected(told: list[dict[str, str]]) -> dict[str, int]:
         "aborts_in_flight": int(is_given_up),
         "preemptions": int(pressure in ("blocks", "cleared")),
         "pauses_in_flight": int(pressure in ("kept", "cleared")),
-        "discarded_rows": int(pressure == "budget"),
+        "discarded_rows": int(steps == "small" and pressure == "none"),
     }
     return {name: count for name, count in counts.items() if count}
 
 
-def _told_of(draw: Random, pressure: str, before: list[Keys]) -> dict[str, str]:
+def _told_of(draw: Random, pressed: dict[str, str], before: list[Keys]) -> dict[str, str]:
     """What is said of a request, of which some cannot be said with others."""
-    told = {name: draw.choice(of) for name, of in FACTORS.items()} | {"pressure": pressure}
-    if told["sort"] in ("greedy", "warm"):
+    pressure = pressed["pressure"]
+    told = {name: draw.choice(of) for name, of in FACTORS.items()} | pressed
+    if told["sort"] in ("greedy", "warm", "any"):
         del told["penalties"]
     if told["sort"] == "warm":
         told["grammar"] = "none"
-    if told["prompt"] == "shared" and not any(one["prompt_len"] > BLOCK for one in before):
+    others = ("shared", "the same")
+    if told["prompt"] in others and not any(one["prompt_len"] > BLOCK for one in before):
         told["prompt"] = "to a block"
-    if pressure == "blocks" and told["prompt"] == "in chunks":
+    if pressure == "blocks" and told["prompt"] in ("in chunks", "shared", "the same"):
         told["prompt"] = "short"
     if pressure == "blocks" and len(before) < GROWING:
         told |= {"end": "over a block", "arrival": "at once"}
@@ -141,7 +152,8 @@ def _told_of(draw: Random, pressure: str, before: list[Keys]) -> dict[str, str]:
 
 def _request_of(draw: Random, name: str, told: dict[str, str], before: list[Keys]) -> Keys:
     """As a file has it."""
-    end, length = told["end"], draw.choice(PROMPTS[told["prompt"]])
+    end, first = told["end"], next((one for one in before if one["prompt_len"] > BLOCK), {})
+    length = draw.choice(PROMPTS.get(told["prompt"]) or (first["prompt_len"],))
     tokens = draw.randint(*OUTPUTS.get(end, MORE))
     if end == "over a block":
         length = draw.randint(BLOCK - 12, BLOCK - 3)
@@ -152,18 +164,20 @@ def _request_of(draw: Random, name: str, told: dict[str, str], before: list[Keys
         request["arrive"] = draw.randint(3, 6)
     elif told["arrival"] == "waiting":
         request["arrive"] = draw.randint(1, 2)
-    if told["prompt"] == "shared":
-        first = next(one for one in before if one["prompt_len"] > BLOCK)
-        most = min(first["prompt_len"], length - 1)
+    if told["prompt"] in ("shared", "the same"):
+        most = min(first["prompt_len"], length - int(told["prompt"] == "shared"))
         request |= {"shares": first["name"], "shares_tokens": most}
         request["arrive"] = first.get("arrive", 0) + draw.randint(1, 5)
-    if end == "stopped":
+    if end == "stopped":  # or with the last token that it may have
         request["stop_after"] = draw.randint(4, 12)
+        request["max_tokens"] = draw.choice((tokens, tokens, request["stop_after"]))
     request["accepts"] = draw.choice(ACCEPTS[told["accepts"]])
     if told["grammar"] == "grammar":
         request["grammar_modulus"] = 2
     if told["sort"] == "warm":
-        request |= {"temperature": 1.0, "seed": draw.randint(1, 99)}
+        request |= {"temperature": 1.0, "seed": draw.randint(0, 99)}
+    elif told["sort"] == "any":
+        request |= {"temperature": draw.choice((0.02, 0.05, 0.1)), "seed": draw.choice(ANY)}
     elif told["sort"] != "greedy":
         seed = FIRST_SEEDS[told["penalties"]] + 4 * draw.randint(0, 20) + int(told["sort"])
         request |= {"temperature": 0.05, "seed": seed}

@@ -22,8 +22,6 @@ from racegate.targets.vllm.inside import plants, standins
 from racegate.targets.vllm.inside.conditions import (
     StepLimits,
     leave_blocks,
-    params_of,
-    penalties_of,
     throttle_prefills,
     use_grammars,
     watch_conditions,
@@ -42,6 +40,7 @@ from racegate.targets.vllm.inside.scripted.images import (
     prompt_with,
 )
 from racegate.targets.vllm.inside.scripted.model import WIDTH, Script, config
+from racegate.targets.vllm.inside.scripted.params import params_of, penalties_of
 from racegate.targets.vllm.inside.scripted.pauses import Pauses
 from racegate.targets.vllm.inside.scripted.scripts import fit_release, script_of
 from racegate.targets.vllm.inside.scripted.speculation import LAYERS_HEARD, OWN_MODELS, asked_drafts

@@ -8,7 +8,7 @@ from typing import Any
 from racegate.scenario.spec import Request
 from racegate.targets.common.inside.watch import Seen, Values
 from racegate.targets.vllm.inside.truth.course import RequestStep
-from racegate.targets.vllm.wire import TOKENS_MAX, ProposerKind, adapter_of
+from racegate.targets.vllm.wire import TOKENS_MAX, ProposerKind, adapter_of, seed_asked
 
 # What sampling is asked for besides a temperature and a seed, where there is a temperature.
 Penalties = Callable[[Request], dict[str, float]]
@@ -73,8 +73,8 @@ def temperature(request: Request) -> float:
 
 
 def seed(request: Request) -> int | None:
-    """What the request asks for; None where nothing is drawn."""
-    return request.seed if request.temperature else None
+    """What the request asks for; None where nothing is drawn, or with whatever seed."""
+    return seed_asked(request) if request.temperature else None
 
 
 def penalty(asked: Penalties, name: str, request: Request) -> float:
