@@ -49,7 +49,8 @@ from racegate.cli.options import (
 )
 from racegate.cli.pictures import HtmlOption, OutOption, TraceOutOption
 from racegate.cli.sets import CampaignOptions, campaign_options, with_set
-from racegate.history.finding import Finding, exit_code
+from racegate.history.exit_code import ExitCode
+from racegate.history.finding import Benign, Finding, exit_code
 from racegate.history.gates.results import gated
 from racegate.history.outcome import RunResult
 from racegate.history.schedule import parse_holds
@@ -103,6 +104,10 @@ GateWorkersOption = Annotated[
         help="Scenarios judged at a time, each in a fork of the started engine.",
     ),
 ]
+ExitFirstOption = Annotated[
+    bool | None,
+    typer.Option("--exitfirst", "-x", help="Judge no further scenario behind the first finding."),
+]
 JudgedScript = tuple[Path, Scenario, tuple[ComparedRun | None, ReleaseVerdict]]
 JudgeEach = Callable[[Loaded], Iterator[JudgedScript]]
 STOPPED = "not judged: the gate was stopped"
@@ -146,8 +151,7 @@ def run(
     result = _beside(judged, str(scenario), against, base)
     write_results_page(html, [result])
     tell(json, result, lambda: _print_judged(judged, result, str(scenario), {}))
-    code = exit_code([judged.verdict], benign=benign_of(strict))
-    raise typer.Exit(code if result.comparison is None else result.comparison.code)
+    raise typer.Exit(_code_of(judged, result, benign_of(strict)))
 
 
 @with_ci
@@ -160,6 +164,7 @@ def gate(
     changed: ChangedOption = None,
     runs: RunsOption = RUNS_MAX,
     workers: GateWorkersOption = None,
+    exit_first: ExitFirstOption = None,
     strict: StrictOption = None,
     witness: WitnessesOption = None,
     log: LogOption = None,
@@ -175,15 +180,14 @@ def gate(
     code 4); of racegate's own those for other settings are left out, which is said. Beside a base
     what both have in common is no finding, and what neither can run is left out.
     """
+    if exit_first and ci.known is not None:
+        fail("--exitfirst ends a gate early: it cannot be held against a file of known findings")
     judged: list[tuple[Path, ReleaseVerdict]] = []
-    packaging = kind_of(cell).packaging
-    folder = folder_of_scripts(scenarios, packaging.name)
-    loaded = without(loaded_scripts_for(packaging.title, folder), left_out)
-    loaded = loaded if scenarios is not None else fitting(loaded, cell.cannot_run)
+    loaded = _scripts_for(cell, scenarios, left_out)
     count = workers or min(len(os.sched_getaffinity(0)), WORKERS)
     bases = _bases(cell, against, runs, log, count)
     shown: list[RunResult] = []
-    reasons = ci.reasons()
+    reasons, benign = ci.reasons(), benign_of(strict)
     stop: KeyboardInterrupt | None = None
     try:
         with _judging(bases, _reopened(cell, runs, log, count), count) as judge_each:
@@ -193,10 +197,12 @@ def gate(
                 judged.append((place, found))
                 shown.append(_beside(found, str(place), against, base))
                 _write(witness, found, scenario)
-                if json != "-" and verbose:
-                    _print_judged(found, shown[-1], str(place), reasons)
-                else:
-                    say_progress(f"{found.scenario}: {_line_of(found, shown[-1])}")
+                is_printed = json != "-" and bool(verbose)
+                _tell_judged(found, shown[-1], str(place), reasons, is_printed=is_printed)
+                if exit_first and _code_of(found, shown[-1], benign) is ExitCode.FINDING:
+                    say_progress(f"{len(loaded) - len(judged)} scenarios are left: --exitfirst")
+                    loaded = loaded[: len(judged)]
+                    break
     except KeyboardInterrupt as error:
         if not judged:
             raise
@@ -204,21 +210,19 @@ def gate(
         for place, scenario in loaded[len(judged) :]:
             judged.append((place, lost_verdict(cell, scenario, STOPPED)))
             shown.append(result_of(judged[-1][1], str(place)))
-    benign = benign_of(strict)
     ratchet = ratchet_of(shown, ci, benign)
     results = gated(shown, ratchet, benign)
-    code = results.exit_code
     files = {one.scenario: str(place) for place, one in judged}
     witness_of = _witnesses_among([found for _, found in judged], [one for _, one in loaded])
     written = write_causes(out, results.standing, witness_of, benign=benign)
     show = partial(print_target_gate, benign=benign, detail=detail_of(verbose), told=tuple(files))
     show = partial(show, written=written)
     tell(json, results, lambda: show(stdout_console(), results))
-    checked = checked_results(shown, files, code=code, benign=benign, ratchet=ratchet)
+    checked = checked_results(shown, files, code=results.exit_code, benign=benign, ratchet=ratchet)
     write_checked(checked, results.word, ci, json)
     write_results_page(html, shown)
     if stop is None:
-        raise typer.Exit(code)
+        raise typer.Exit(results.exit_code)
     left = [one.scenario for one in shown if one.message == STOPPED]
     raise StoppedError(stop, done=done_of(len(shown) - len(left), left)) from stop
 
@@ -325,8 +329,30 @@ def _beside(
     return msgspec.structs.replace(result, comparison=beside.replayed_by(command))
 
 
-def _line_of(found: ReleaseVerdict, result: RunResult) -> str:
-    return found.text if result.comparison is None else result.comparison.text
+def _scripts_for(cell: ReleaseCell, scenarios: Path | None, left_out: list[str] | None) -> Loaded:
+    """Those of a folder that is named, else racegate's own that the cell can run."""
+    packaging = kind_of(cell).packaging
+    folder = folder_of_scripts(scenarios, packaging.name)
+    loaded = without(loaded_scripts_for(packaging.title, folder), left_out)
+    return loaded if scenarios is not None else fitting(loaded, cell.cannot_run)
+
+
+def _code_of(found: ReleaseVerdict, result: RunResult, benign: Benign) -> ExitCode:
+    """What one scenario alone ends with."""
+    if result.comparison is not None:
+        return result.comparison.code
+    return exit_code([found.verdict], benign=benign)
+
+
+def _tell_judged(
+    found: ReleaseVerdict, result: RunResult, place: str, reasons: Reasons, *, is_printed: bool
+) -> None:
+    """What is known of one scenario, or a line of it while the others are judged."""
+    if is_printed:
+        _print_judged(found, result, place, reasons)
+    else:
+        text = found.text if result.comparison is None else result.comparison.text
+        say_progress(f"{found.scenario}: {text}")
 
 
 def _print_judged(found: ReleaseVerdict, result: RunResult, place: str, reasons: Reasons) -> None:
