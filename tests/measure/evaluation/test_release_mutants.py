@@ -6,9 +6,11 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from signal import SIGTERM
 from tempfile import TemporaryDirectory
+from threading import Lock
 from types import ModuleType
 from typing import Any, ClassVar, cast
 
@@ -264,6 +266,64 @@ def test_the_command_of_a_page_says_what_was_chosen(release: Path) -> None:
     chosen = {"--scenarios": str(release / "scripts"), "--except": "left_out"}
     for option, value in ({"--file": "runner.py"} | chosen).items():
         assert command[command.index(option) + 1] == value
+
+
+class Sibling(EditedEngine):
+    """Its runs are in processes of their own, so that two at a time have nothing in common."""
+
+    one_at_a_time: ClassVar[Lock] = Lock()
+
+    def __init__(self, cell: EngineCell, folder: Path) -> None:
+        super().__init__(cell, folder)
+        self.ran = 0
+
+    def run(self, *given: Any, **options: Any) -> ReleaseRun:
+        with self.one_at_a_time:
+            self.ran += 1
+            return super().run(*given, **options)
+
+
+def test_several_engines_find_what_one_does(release: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran_by: list[Sibling] = []
+
+    @contextmanager
+    def several(cell: EngineCell, *, count: int, **options: object) -> Iterator[OpenedEngine]:
+        with TemporaryDirectory() as folder:
+            ran_by[:] = [Sibling(cell, Path(folder)) for _ in range(count)]
+            first, *others = (OpenedEngine(cell, one, one, dict) for one in cast(Any, ran_by))
+            yield replace(first, siblings=tuple(others))
+
+    _, alone = mutate(release)
+    monkeypatch.setattr("racegate.cli.foreign.releases.open_release", several)
+    keep = release / "keep.jsonl"
+    _, found = mutate(release, "--workers", "3", "--keep", str(keep))
+    fates = [[one["key"], one["fate"], one["by"]] for one in found["report"]["results"]]
+    assert fates == [[one["key"], one["fate"], one["by"]] for one in alone["report"]["results"]]
+    assert len(keep.read_bytes().splitlines()) == len(fates)
+    assert len(ran_by) == 3 and all(one.ran for one in ran_by)
+
+
+def test_a_stop_ends_what_several_engines_judge(
+    release: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is judged behind the mutant at which it was stopped is not kept."""
+    _, whole = mutate(release)
+    edits = [one for one in EditedEngine.runs if one is not None]
+    EditedEngine.stops.add(edits[-1].text)
+
+    @contextmanager
+    def two(cell: EngineCell, **options: object) -> Iterator[OpenedEngine]:
+        with TemporaryDirectory() as folder:
+            first, other = (
+                OpenedEngine(cell, one, one, dict)
+                for one in (cast(Any, Sibling(cell, Path(folder))) for _ in range(2))
+            )
+            yield replace(first, siblings=(other,))
+
+    monkeypatch.setattr("racegate.cli.foreign.releases.open_release", two)
+    ran, found = mutate(release, "--workers", "2")
+    assert ran.exit_code == code_of_signal(SIGTERM)
+    assert 0 < len(found["report"]["results"]) < len(whole["report"]["results"])
 
 
 def test_what_no_scenario_runs_is_told_and_not_judged(release: Path) -> None:

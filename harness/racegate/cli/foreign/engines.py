@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from importlib.util import find_spec
 from math import inf
 from pathlib import Path
@@ -15,7 +16,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from racegate.cli.foreign.cells import scheduler_cell, vllm_cell
-from racegate.cli.foreign.releases import gate, run, say_progress, search, started
+from racegate.cli.foreign.releases import (
+    WorkersOption,
+    gate,
+    run,
+    say_progress,
+    search,
+    started,
+    workers_of,
+)
 from racegate.cli.foreign.repair import repair_in_release
 from racegate.cli.foreign.searching import minimised_file
 from racegate.cli.foreign.selection import ExceptOption, draw, without
@@ -41,7 +50,7 @@ from racegate.history.outcome import SCHEMA
 from racegate.interpose.errors import BadInput
 from racegate.jobs.environment import environment
 from racegate.jobs.foreign.edited import EditedRelease
-from racegate.jobs.foreign.releases import ReleaseCell, kind_of
+from racegate.jobs.foreign.releases import OpenedEngine, ReleaseCell, kind_of
 from racegate.jobs.stopping import StoppedError, known_result
 from racegate.scenario.errors import BadInputError
 from racegate.scenario.spec import Scenario
@@ -109,12 +118,14 @@ def mutate(
     scenarios: ScriptsOption = None,
     left_out: ExceptOption = None,
     minutes: MinutesOption = None,
+    workers: WorkersOption = None,
     log: LogOption = None,
     markdown: MarkdownOption = None,
     json: JsonOption = None,
 ) -> None:
     """Edit the release's own source, one statement at a time, and say what its gate notices beside
-    the release: 1 if one mutant survives. One engine is started, and edited in forked processes.
+    the release: 1 if one mutant survives. One engine is started, and edited in forked processes, in
+    several at a time.
     """
     _need_libraries()
     # Only here is libcst needed, and what measures the tool.
@@ -141,7 +152,8 @@ def mutate(
     chosen = _chosen(file, scenarios, left_out)
     others = [_other_cell(cell, options) for options in also or ()]
     scripts = [scenario for _, scenario in loaded]
-    made, stop = _judged(cell, others, scripts, asked, log)
+    start = partial(started, log=log, run_s=RECORDED_S, count=workers_of(workers))
+    made, stop = _judged(cell, others, scripts, asked, start)
     found = ReleaseMutationObject(schema=SCHEMA, environment=environment(), mutation=made)
     tell(json, found, lambda: print_source_mutants(stdout_console(), made.report))
     if markdown is not None:
@@ -157,21 +169,21 @@ def _judged(
     others: Sequence[ReleaseCell],
     scripts: Sequence[Scenario],
     asked: ReleaseSpec,
-    log: Path | None,
+    start: Callable[[ReleaseCell], AbstractContextManager[OpenedEngine]],
 ) -> tuple[ReleaseMutation, StoppedError | None]:
     """What became of the mutants, and how somebody stopped it. others: in which those that nobody
-    noticed are judged too
+    noticed are judged too; start: an engine of a cell
     """
     from racegate.measure.evaluation.foreign.job import judged_elsewhere, mutate_release
     from racegate.measure.evaluation.foreign.results import ReleaseMutation
 
     try:
-        with started(cell, log, run_s=RECORDED_S) as opened, measured("mutants") as on_done:
+        with start(cell) as opened, measured("mutants") as on_done:
             made = mutate_release(EditedRelease(opened), cell, scripts, asked, on_done=on_done)
     except StoppedError as error:
         return known_result(error, ReleaseMutation), error
     for other in others:
-        with started(other, log, run_s=RECORDED_S) as opened, measured("mutants") as on_done:
+        with start(other) as opened, measured("mutants") as on_done:
             edited = EditedRelease(opened)
             made = judged_elsewhere(made, edited, other, scripts, asked, on_done=on_done)
     return made, None

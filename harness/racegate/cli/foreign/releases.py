@@ -94,14 +94,14 @@ AgainstOption = Annotated[
         help="Compare with this release, or this checkout: only what differs is a finding.",
     ),
 ]
-GateWorkersOption = Annotated[
+WorkersOption = Annotated[
     int | None,
     typer.Option(
         "--workers",
         min=1,
         max=64,
         show_default=f"the cores, at most {WORKERS}",
-        help="Scenarios judged at a time, each in a fork of the started engine.",
+        help="So much is judged at a time, each in a fork of the started engine.",
     ),
 ]
 ExitFirstOption = Annotated[
@@ -163,7 +163,7 @@ def gate(
     against: AgainstOption = None,
     changed: ChangedOption = None,
     runs: RunsOption = RUNS_MAX,
-    workers: GateWorkersOption = None,
+    workers: WorkersOption = None,
     exit_first: ExitFirstOption = None,
     strict: StrictOption = None,
     witness: WitnessesOption = None,
@@ -184,7 +184,7 @@ def gate(
         fail("--exitfirst ends a gate early: it cannot be held against a file of known findings")
     judged: list[tuple[Path, ReleaseVerdict]] = []
     loaded = _scripts_for(cell, scenarios, left_out)
-    count = workers or min(len(os.sched_getaffinity(0)), WORKERS)
+    count = workers_of(workers)
     bases = _bases(cell, against, runs, log, count)
     shown: list[RunResult] = []
     reasons, benign = ci.reasons(), benign_of(strict)
@@ -327,6 +327,11 @@ def _beside(
     beside = compare(base, compared_run(found, result))
     command = f"{replay_command(found, place, ())} --against {quote(against)} --runs 0"
     return msgspec.structs.replace(result, comparison=beside.replayed_by(command))
+
+
+def workers_of(asked: int | None) -> int:
+    """How many engines judge at a time."""
+    return asked or min(len(os.sched_getaffinity(0)), WORKERS)
 
 
 def _scripts_for(cell: ReleaseCell, scenarios: Path | None, left_out: list[str] | None) -> Loaded:

@@ -1,11 +1,14 @@
 """A release with an edit of its own source, beside the release: what its gate would notice of it in
-the recorded runs. One engine is started, and edited in the process that is forked for a run.
+the recorded runs. One engine is started, and edited in the process that is forked for a run; its
+siblings are edited beside it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from queue import SimpleQueue
 from time import monotonic
 
 import msgspec
@@ -17,7 +20,7 @@ from racegate.interpose.errors import BadInput
 from racegate.interpose.outcome import Ending, Plan
 from racegate.jobs.foreign.beside import ComparedRun, compare, compared_run
 from racegate.jobs.foreign.changes import KnownLines, Lines
-from racegate.jobs.foreign.releases import OpenedEngine, ReleaseCell
+from racegate.jobs.foreign.releases import OpenedEngine, ReleaseCell, in_threads
 from racegate.scenario.spec import Scenario
 from racegate.targets.common.client import Engine
 from racegate.targets.common.judge import ReleaseVerdict, judge
@@ -80,28 +83,37 @@ class EditedRelease:
 
     def record(self, scenarios: Sequence[Scenario], on_done: Callable[[str], None]) -> None:
         """Runs each scenario that the engine can run, as the release has it: as a base, and again
-        to see which lines run, if that is not kept of an earlier time. Raises BadInput if a run
-        does not end, with how long it may take: nothing can be told beside it.
+        to see which lines run, if that is not kept of an earlier time, on the engine and its
+        siblings. Raises BadInput if a run does not end, with how long it may take: nothing can be
+        told beside it.
         """
         cell = self.opened.cell
         assert isinstance(cell, ReleaseCell)
-        known = KnownLines(cell, lambda: self.opened)
-        content = known.content()
-        for scenario in scenarios:
-            if cell.cannot_run(scenario):
-                continue
-            begun = monotonic()
-            judged = self._judge(self.opened.engine, scenario)
-            run_s = monotonic() - begun
-            if judged.is_lost:
-                raise BadInput(f"scenario {scenario.name} was not recorded: {judged.base.message}")
-            self._recorded[scenario.name] = RecordedScenario(
-                scenario=scenario,
-                base=compared_run(judged, result_of(judged, scenario.name)),
-                lines=known.one(scenario, content),
-                run_s=run_s,
-            )
-            on_done(scenario.name)
+        content = KnownLines(cell, lambda: self.opened).content()
+        able = [scenario for scenario in scenarios if not cell.cannot_run(scenario)]
+        each = FreeReleases(self)
+
+        def one(scenario: Scenario) -> RecordedScenario:
+            with each.taken() as free:
+                return free._record(scenario, cell, content)
+
+        with in_threads(each.count, ReleaseRun) as in_order:
+            for found in in_order(one, able):
+                self._recorded[found.scenario.name] = found
+                on_done(found.scenario.name)
+
+    def _record(self, scenario: Scenario, cell: ReleaseCell, content: str) -> RecordedScenario:
+        begun = monotonic()
+        judged = self._judge(self.opened.engine, scenario)
+        run_s = monotonic() - begun
+        if judged.is_lost:
+            raise BadInput(f"scenario {scenario.name} was not recorded: {judged.base.message}")
+        return RecordedScenario(
+            scenario=scenario,
+            base=compared_run(judged, result_of(judged, scenario.name)),
+            lines=KnownLines(cell, lambda: self.opened).one(scenario, content),
+            run_s=run_s,
+        )
 
     @property
     def recorded(self) -> dict[str, RecordedScenario]:
@@ -147,6 +159,28 @@ class EditedRelease:
 
     def _judge(self, runs: Engine | _EditedRuns, scenario: Scenario) -> ReleaseVerdict:
         return judge(runs, scenario, self.opened.cell, runs_max=0)
+
+
+class FreeReleases:
+    """A release on its engine and on each of its siblings, taken by one thread at a time: all know
+    what was recorded on one.
+    """
+
+    def __init__(self, release: EditedRelease) -> None:
+        every = (*release.opened.siblings, release.opened)
+        self.count = len(every)
+        self._free = SimpleQueue[EditedRelease]()
+        for opened in every:
+            self._free.put(replace(release, opened=opened))
+
+    @contextmanager
+    def taken(self) -> Iterator[EditedRelease]:
+        """One that nobody has, once there is one."""
+        release = self._free.get()
+        try:
+            yield release
+        finally:
+            self._free.put(release)
 
 
 def _words(finding: Finding) -> str:

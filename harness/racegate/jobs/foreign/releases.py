@@ -55,6 +55,7 @@ class OpenedEngine:
 
 Opens = Callable[[], AbstractContextManager[OpenedEngine]]
 Judge = Callable[[OpenedEngine, Scenario], ReleaseVerdict]
+Given = TypeVar("Given")
 Found = TypeVar("Found")
 
 
@@ -62,7 +63,7 @@ class InOrder(Protocol):
     """As `map`."""
 
     def __call__(
-        self, judge: Callable[[Scenario], Found], scenarios: Iterable[Scenario], /
+        self, judge: Callable[[Given], Found], given: Iterable[Given], /
     ) -> Iterator[Found]: ...
 
 

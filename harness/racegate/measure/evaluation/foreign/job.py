@@ -6,17 +6,19 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Event
 from time import monotonic
 
 import msgspec
 
 from racegate.history.exit_code import ExitCode
 from racegate.jobs.foreign.bases import content_of
-from racegate.jobs.foreign.edited import EditedRelease
-from racegate.jobs.foreign.releases import ReleaseCell, kind_of
+from racegate.jobs.foreign.edited import EditedRelease, FreeReleases
+from racegate.jobs.foreign.releases import ReleaseCell, in_threads, kind_of
 from racegate.jobs.stopping import ANEW, StoppedError
 from racegate.measure.evaluation.foreign.edits import release_edits
 from racegate.measure.evaluation.foreign.probes import probed_mutants
@@ -41,7 +43,7 @@ from racegate.measure.evaluation.source.results import (
 from racegate.measure.evaluation.source.sources import mutants_by
 from racegate.scenario.errors import BadInputError
 from racegate.scenario.spec import Scenario
-from racegate.targets.common.wire import SourceEdit
+from racegate.targets.common.wire import ReleaseRun, SourceEdit
 
 UNEDITED = "its code cannot be exchanged while the engine runs"
 NOTICED = frozenset({ExitCode.FINDING, ExitCode.BROKEN_HARNESS})
@@ -81,6 +83,9 @@ def mutate_release(
     judge = _ReleaseJudge(release, cell, reach, alike)
     judged = _Judged()
 
+    def is_over() -> bool:
+        return judged.matter == asked.sample or monotonic() >= end
+
     def made() -> ReleaseMutation:
         survivors = {one.key for one in judged.found if one.fate in MISSED}
         return ReleaseMutation(
@@ -99,15 +104,14 @@ def mutate_release(
         )
 
     try:
-        for one in order:
-            if judged.matter == asked.sample or monotonic() >= end:
-                break
-            if kept.result(one) is None:
-                kept.add(_as_before(judge.result(one), kept.before(one), asked.draw))
-            result = equivalents.applied(one, kept.known(one))
-            if judged.takes(result):
-                what = f"{result.fate} {result.file}:{result.line}"
-                on_done(judged.matter, asked.sample, what)
+        with closing(judge.each(order, kept, asked.draw, is_over)) as told:
+            for one, known in told:
+                result = equivalents.applied(one, known)
+                if judged.takes(result):
+                    what = f"{result.fate} {result.file}:{result.line}"
+                    on_done(judged.matter, asked.sample, what)
+                if judged.matter == asked.sample:
+                    break
     except KeyboardInterrupt as stop:
         done = f"{judged.matter} of {asked.sample} mutants judged"
         again = ANEW if asked.keep is None else "the same command"
@@ -159,24 +163,19 @@ def judged_elsewhere(
     alike = _alike(release, cell, [every[one.key] for one in left])
     judge = _ReleaseJudge(release, cell, reach, alike)
     kept = KeptResults(_kept_of(asked.keep, cell), _state(cell, scenarios), equivalents)
-    found: list[SourceResult] = []
-    for number, result in enumerate(mutation.report.results, 1):
-        mutant = every[result.key]
-        if result.fate is SourceFate.KILLED or not _is_run(mutant, lines):
-            found.append(result)
-            continue
-        if kept.result(mutant) is None:
-            kept.add(_as_before(judge.result(mutant), kept.before(mutant), asked.draw))
-        again = kept.known(mutant)
-        if again.fate is SourceFate.KILLED:
-            by = f"{again.by}, {' '.join(cell.settings)}"
-            result = equivalents.applied(mutant, msgspec.structs.replace(again, by=by))
-        found.append(result)
-        on_done(number, len(mutation.report.results), f"{again.fate} {again.file}:{again.line}")
-    missed = {one.key for one in found if one.fate in MISSED}
+    found = {result.key: result for result in mutation.report.results}
+    asked_for = [every[one.key] for one in left if _is_run(every[one.key], lines)]
+    with closing(judge.each(asked_for, kept, asked.draw, lambda: False)) as told:
+        for number, (mutant, again) in enumerate(told, 1):
+            if again.fate is SourceFate.KILLED:
+                by = f"{again.by}, {' '.join(cell.settings)}"
+                killed = msgspec.structs.replace(again, by=by)
+                found[mutant.key] = equivalents.applied(mutant, killed)
+            on_done(number, len(asked_for), f"{again.fate} {again.file}:{again.line}")
+    missed = {one.key for one in found.values() if one.fate in MISSED}
     return msgspec.structs.replace(
         mutation,
-        report=msgspec.structs.replace(mutation.report, results=tuple(found)),
+        report=msgspec.structs.replace(mutation.report, results=tuple(found.values())),
         missing={key: what for key, what in mutation.missing.items() if key in missed},
         unrun=tuple(_still_unrun(mutation.unrun, lines)),
     )
@@ -273,7 +272,8 @@ def _state(cell: ReleaseCell, scenarios: Sequence[Scenario]) -> str:
 
 
 class _ReleaseJudge:
-    """Judges one mutant after the other: what notices most comes first, in the file and in all.
+    """Judges mutants, one on each engine at a time: what notices most comes first, in the file and
+    in all.
 
     alike: the keys of mutants that change nothing in a scenario, by its name
     """
@@ -285,30 +285,61 @@ class _ReleaseJudge:
         reach: LineReach,
         alike: Mapping[str, frozenset[str]],
     ) -> None:
-        self._release = release
+        self._free = FreeReleases(release)
+        self._is_left = Event()
         self._cell = cell
         self._reach = reach
         self._alike = alike
         self._in_file: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self._in_all: Counter[str] = Counter()
 
-    def result(self, mutant: SourceMutant) -> SourceResult:
-        """One mutant."""
-        engine = self._release.opened.engine
-        cpu_s = engine.cpu_s
-        fate, by, how = self._judge(mutant)
+    def each(
+        self,
+        mutants: Sequence[SourceMutant],
+        kept: KeptResults,
+        draw: Draw,
+        is_over: Callable[[], bool],
+    ) -> Generator[tuple[SourceMutant, SourceResult]]:
+        """What becomes of each, in their order, kept from then on. is_over: no further one is
+        begun, and none behind is told
+        """
+
+        def fresh(mutant: SourceMutant) -> SourceResult | None:
+            is_asked = kept.result(mutant) is None and not is_over()
+            return self._result(mutant) if is_asked else None
+
+        with in_threads(self._free.count, ReleaseRun) as in_order:
+            try:
+                for mutant, result in zip(mutants, in_order(fresh, mutants), strict=True):
+                    if result is not None:
+                        kept.add(_as_before(result, kept.before(mutant), draw))
+                    elif kept.result(mutant) is None or is_over():
+                        return
+                    yield mutant, kept.known(mutant)
+            finally:
+                self._is_left.set()
+
+    def _result(self, mutant: SourceMutant) -> SourceResult:
+        """One mutant, on an engine that nobody else has."""
+        with self._free.taken() as release:
+            engine = release.opened.engine
+            cpu_s = engine.cpu_s
+            fate, by, how = self._judge(release, mutant)
+            used_s = engine.cpu_s - cpu_s
         if fate is SourceFate.KILLED:
             self._in_file[mutant.file][by] += 1
             self._in_all[by] += 1
-        return fate_result(mutant, fate, by=by, how=how, cpu_s=engine.cpu_s - cpu_s)
+        return fate_result(mutant, fate, by=by, how=how, cpu_s=used_s)
 
-    def _judge(self, mutant: SourceMutant) -> tuple[SourceFate, str, str]:
+    def _judge(self, release: EditedRelease, mutant: SourceMutant) -> tuple[SourceFate, str, str]:
         """(fate, by, how)"""
         edit = self._edit(mutant)
         undecided: tuple[str, str] | None = None
         judges = self._order(mutant)
         for name in judges:
-            noticed = self._release.noticed(name, edit)
+            if self._is_left.is_set():  # nobody waits for it
+                return SourceFate.INCONCLUSIVE, name, "not judged to the end"
+            noticed = release.noticed(name, edit)
             if not noticed.is_edited:
                 return SourceFate.UNREACHED, "", UNEDITED
             if noticed.code in NOTICED:
