@@ -124,8 +124,7 @@ def mutate(
     json: JsonOption = None,
 ) -> None:
     """Edit the release's own source, one statement at a time, and say what its gate notices beside
-    the release: 1 if one mutant survives. One engine is started, and edited in forked processes, in
-    several at a time.
+    the release: 1 if one mutant survives. The engine that is started is edited in forked processes.
     """
     _need_libraries()
     # Only here is libcst needed, and what measures the tool.
@@ -137,8 +136,8 @@ def mutate(
     if again and (keep is None or not keep.exists()):
         fail("--again needs the file of an earlier run: give it with --keep")
     packaging = kind_of(cell).packaging
-    folder = folder_of_scripts(scenarios, packaging.name)
-    loaded = without(loaded_scripts_for(packaging.title, folder), left_out)
+    read = loaded_scripts_for(packaging.title, folder_of_scripts(scenarios, packaging.name))
+    scripts = [scenario for _, scenario in without(read, left_out)]
     asked = ReleaseSpec(
         files=tuple(file or _files_of(cell)),
         sample=sample,
@@ -151,7 +150,6 @@ def mutate(
     )
     chosen = _chosen(file, scenarios, left_out)
     others = [_other_cell(cell, options) for options in also or ()]
-    scripts = [scenario for _, scenario in loaded]
     start = partial(started, log=log, run_s=RECORDED_S, count=workers_of(workers))
     made, stop = _judged(cell, others, scripts, asked, start)
     found = ReleaseMutationObject(schema=SCHEMA, environment=environment(), mutation=made)
