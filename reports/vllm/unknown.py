@@ -8,8 +8,8 @@ The mistakes are those of the file OUT.toml beside the records. Each is made in 
 `racegate vllm mutate` does, in one scenario after the other of those that run the changed lines,
 until one notices it: with what the gate prints of that scenario first. `--minutes M` begins no
 scenario behind that; `--scenario NAME` (can be repeated) takes those alone. With `--checkouts` each
-is made in a copy of the release in its place, which is gated with all scenarios, as `mistakes.py`
-does. One record a line, and a page beside it; mistakes that have a record are not planted again.
+is made in a copy of the release in its place, which is gated as `mistakes.py` does, with all
+scenarios until the first finding (`--exitfirst`). One record a line, and a page beside it; mistakes that have a record are not planted again.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ PAGE = """\
 Written by `python reports/vllm/unknown.py {command}`:
 each mistake of [unknown.toml](unknown.toml), written before the first of its batch was judged, and
 none changed or left out since. Where one undoes a repair that was merged or offered, that is its
-*origin*. {checkouts} were made in a checkout, whose gate ran all scenarios (`--checkouts`);
-{confirmed} of these were noticed. {started} were made in a started engine and judged in those of
+*origin*. {checkouts} were made in a checkout, whose gate ran all scenarios, or those up to the first finding
+(`--checkouts`); {confirmed} of these were noticed. {started} were made in a started engine and judged in those of
 the recorded scenarios that run their lines. All were judged beside the release from the recorded
 runs (`--runs 0`). {open} of the file are not judged yet.
 
@@ -223,8 +223,8 @@ def edit_of(mistake: Mistake) -> tuple[SourceEdit, set[int]]:
 
 
 def judged_checkout(mistake: Mistake, engine: str) -> Unknown:
-    """What the whole gate of a checkout that has the mistake says."""
-    gated = gate(mistake, engine=engine)
+    """What the gate of a checkout that has the mistake says first."""
+    gated = gate(mistake, "--exitfirst", engine=engine)
     sides = ((one["scenario"], one["comparison"]) for one in gated.results)
     found = ((name, (side["changed"], *side["new"])) for name, side in sides if side)
     said = ((name, one["message"]) for name, findings in found for one in findings if one)

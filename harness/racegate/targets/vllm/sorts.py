@@ -47,7 +47,7 @@ PRESSURES: dict[str, tuple[str, ...]] = {
     "steps": ("whole", "small"),  # a few of them may schedule few tokens
 }
 BLOCK_END = (BLOCK - 1, BLOCK, BLOCK + 1)
-# Tokens of prompts: what is wrong is so at an edge, of a block or of a step (272).
+# Tokens of prompts: what is wrong is so at an edge, of a block or of a step (256).
 PROMPTS: dict[str, tuple[int, ...]] = {
     "one": (1,),
     "short": tuple(range(2, 13)),
@@ -59,6 +59,7 @@ PROMPTS: dict[str, tuple[int, ...]] = {
 # Tokens of outputs, from and to; of other requests they are more.
 OUTPUTS = {"first": (1, 1), "soon": (2, 4), "late": (9, 16), "over a block": (18, 26)}
 MORE = (18, 28)
+GIVEN_UP = ("aborted", "given up early")
 ACCEPTS = {"none": [[1]], "all": [[4]], "some": [[2, 4], [3, 1], [1, 3, 4, 2], [3, 2]]}
 Keys: TypeAlias = dict[str, Any]  # of a table in a file
 Pair: TypeAlias = tuple[tuple[str, str], tuple[str, str]]
@@ -116,10 +117,12 @@ def expected(told: list[dict[str, str]]) -> dict[str, int]:
     is_masked = any(one["grammar"] == "grammar" for one in long)
     is_rejecting = any(one["accepts"] != "all" for one in long)
     is_given_up = any(one["end"] == "aborted" for one in told)
+    chunked = [one for one in told if one["prompt"] == "in chunks" and one["end"] not in GIVEN_UP]
     counts = {
         "overlapped_ops": 4,
         "rejections": 2 * is_rejecting,
         "masked_rows": int(is_masked),
+        "discarded_rows": len(chunked),  # each is longer than any step
         "aborts_in_flight": int(is_given_up),
         "preemptions": int(pressure in ("blocks", "cleared")),
         "pauses_in_flight": int(pressure in ("kept", "cleared")),
