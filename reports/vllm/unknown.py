@@ -9,7 +9,8 @@ The mistakes are those of the file OUT.toml beside the records. Each is made in 
 until one notices it: with what the gate prints of that scenario first. `--minutes M` begins no
 scenario behind that; `--scenario NAME` (can be repeated) takes those alone. With `--checkouts` each
 is made in a copy of the release in its place, which is gated as `mistakes.py` does, with all
-scenarios until the first finding (`--exitfirst`). One record a line, and a page beside it; mistakes that have a record are not planted again.
+scenarios until the first finding (`--exitfirst`). One record a line, and a page beside it; mistakes
+that have a record are not planted again.
 """
 
 from __future__ import annotations
@@ -63,10 +64,10 @@ PAGE = """\
 Written by `python reports/vllm/unknown.py {command}`:
 each mistake of [unknown.toml](unknown.toml), written before the first of its batch was judged, and
 none changed or left out since. Where one undoes a repair that was merged or offered, that is its
-*origin*. {checkouts} were made in a checkout, whose gate ran all scenarios, or those up to the first finding
-(`--checkouts`); {confirmed} of these were noticed. {started} were made in a started engine and judged in those of
-the recorded scenarios that run their lines. All were judged beside the release from the recorded
-runs (`--runs 0`). {open} of the file are not judged yet.
+*origin*. {checkouts} were made in a checkout, whose gate ran all scenarios, or those up to the
+first finding (`--checkouts`); {confirmed} of these were noticed. {started} were made in a started
+engine and judged in those of the recorded scenarios that run their lines. All were judged
+beside the release from the recorded runs (`--runs 0`). {open} of the file are not judged yet.
 
 **{noticed} of {all} are noticed as drawn**; {quiet} of those that are not change nothing, or need
 what the column says. Below the table is what the gate prints of each whose output was kept, at

@@ -87,15 +87,36 @@ def test_operations_are_told_by_the_stream_that_they_are_asked_for_on() -> None:
     assert listener.streams() == {}
 
 
-def test_kernels_are_told_by_how_many_bytes_they_read_and_write() -> None:
-    listener = EngineListener()
+def test_kernels_are_told_by_which_bytes_of_tensors_they_read_and_write() -> None:
+    tensors = [(96, 104), (104, 128)]
+    listener = EngineListener(
+        tensor_of=lambda at: next((one for one in tensors if one[0] <= at < one[1]), None)
+    )
     listener.begin()
-    for read in (8, 16):
-        assert listener.kind("kernel verify", ((0, read), (32, 36)), ((64, 68),)) == "kernel verify"
+    listener.name_buffers([(32, 64, "ids")])
+    # Of the buffer, of two tensors that lie side by side, and of memory that nobody knows.
+    for first in (32, 36):
+        reads = ((0, 8), (first, 40), (100, 108))
+        assert listener.kind("kernel verify", reads, ((48, 52),)) == "kernel verify"
     listener.kind("add_", ((0, 8),), ((0, 8),))
     assert listener.footprints() == {
-        "verify: bytes read": [12, 20],
-        "verify: bytes written": [4, 4],
+        "verify: bytes read": [
+            ["0..4", "0..8", "4..8", "8 elsewhere"],
+            ["0..4", "4..8", "4..8", "8 elsewhere"],
+        ],
+        "verify: bytes written": [["16..20"], ["16..20"]],
     }
     listener.begin()
     assert listener.footprints() == {}
+
+
+def test_bytes_in_several_places_are_told_apart_from_as_many_others() -> None:
+    def told(*reads: tuple[int, int]) -> str:
+        listener = EngineListener(tensor_of=lambda _: (0, 64))
+        listener.begin()
+        listener.kind("kernel gather", reads, ())
+        return listener.footprints()["gather: bytes read"][0][0]
+
+    assert told((0, 8), (8, 16)) == told((0, 16)) == "0..16"
+    assert told((0, 4), (8, 12), (20, 24)).startswith("0..24: 12 in 3 places, ")
+    assert told((0, 4), (8, 12), (20, 24)) != told((0, 4), (12, 16), (20, 24))

@@ -204,6 +204,12 @@ class AllocationSites:
         with self._lock:
             return self._find(address)
 
+    def bounds(self, address: int) -> tuple[int, int] | None:
+        """[first byte, one past the last) of the memory whose owner has the address."""
+        with self._lock:
+            site = self._find(address)
+            return None if site is None else (site[0], self._sites[site[0]][0])
+
     def _find(self, address: int) -> tuple[int, int, Stack] | None:
         at = bisect_right(self._bases, address) - 1
         if at < 0:

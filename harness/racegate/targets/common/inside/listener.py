@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable
+from hashlib import blake2b
 from pathlib import Path
 
 from racegate.interpose.device.queue import Work, WorkQueue
@@ -33,16 +34,22 @@ class EngineListener:
     gaps: per held operation, the accesses to its bytes that came while it was held
     turns: by label the turn of the engine's loop in which it was made
     stream_of: the current stream of the device
+    tensor_of: [first byte, one past the last) of the tensor that the program has at an address
     """
 
     def __init__(
-        self, *, own: tuple[Path, ...] = (), stream_of: Callable[[], int] = lambda: 0
+        self,
+        *,
+        own: tuple[Path, ...] = (),
+        stream_of: Callable[[], int] = lambda: 0,
+        tensor_of: Callable[[int], tuple[int, int] | None] = lambda _: None,
     ) -> None:
         self._ours = tuple(map(str, (_OURS, *own)))
         self._stream_of = stream_of
+        self._tensor_of = tensor_of
         self._first = 0  # the stream on which the run began
         self._on_first: dict[str, set[bool]] = {}
-        self._footprints: dict[str, list[tuple[int, int]]] = {}
+        self._footprints: dict[str, list[tuple[list[str], list[str]]]] = {}
         self.gaps: dict[str, list[str]] = {}
         self.turns: dict[str, int] = {}
         self._turn = 0
@@ -90,12 +97,14 @@ class EngineListener:
         on_first = self._on_first.items()
         return {place: sorted(words[is_first] for is_first in on) for place, on in on_first}
 
-    def footprints(self) -> dict[str, list[int]]:
-        """By the name of a kernel, how many bytes each of its launches has read, and written."""
-        found: dict[str, list[int]] = {}
-        for name, sizes in self._footprints.items():
-            found[f"{name}: bytes read"] = [read for read, _ in sizes]
-            found[f"{name}: bytes written"] = [written for _, written in sizes]
+    def footprints(self) -> dict[str, list[list[str]]]:
+        """By the name of a kernel, which bytes of tensors each of its launches has read, and
+        written: counted from the beginning of each, and in no order of them.
+        """
+        found: dict[str, list[list[str]]] = {}
+        for name, launches in self._footprints.items():
+            found[f"{name}: bytes read"] = [read for read, _ in launches]
+            found[f"{name}: bytes written"] = [written for _, written in launches]
         return found
 
     @property
@@ -115,10 +124,9 @@ class EngineListener:
 
     def buffer_at(self, address: int) -> str:
         """The name of the memory, or `temporary`."""
-        index = bisect_right(self._lows, address) - 1
-        if index >= 0 and address < self._named[index][0]:
-            return self._named[index][1]
-        return "temporary"
+        if self._buffer(address) is None:
+            return "temporary"
+        return self._named[bisect_right(self._lows, address) - 1][1]
 
     def label(self, kind: str, stack: Stack) -> str:
         function = "?"
@@ -136,8 +144,8 @@ class EngineListener:
 
     def kind(self, kind: str, reads: Ranges, writes: Ranges) -> str:
         if kind.startswith(_KERNEL):
-            sizes = self._footprints.setdefault(kind.removeprefix(_KERNEL), [])
-            sizes.append((_size(reads), _size(writes)))
+            launches = self._footprints.setdefault(kind.removeprefix(_KERNEL), [])
+            launches.append((self._in_tensors(reads), self._in_tensors(writes)))
         if kind not in ("d2h", "h2d", "h2h"):
             return kind
         ranges = (reads if kind == "h2d" else writes) or writes or reads
@@ -187,6 +195,31 @@ class EngineListener:
         if self._heard is not None:
             self._heard.learns(value)
 
+    def _in_tensors(self, ranges: Ranges) -> list[str]:
+        """Which bytes of tensors those are. Of memory that has no name and was not asked for in the
+        run only the size is told: what lies there before it is of no matter.
+        """
+        places: dict[int, list[tuple[int, int]]] = {}
+        untold = 0
+        for low, end in ranges:
+            while low < end:
+                base, stop = self._buffer(low) or self._tensor_of(low) or (0, 0)
+                high = min(end, stop) if stop else end
+                if stop:
+                    _extend(places.setdefault(base, []), low - base, high - base)
+                else:
+                    untold += high - low
+                low = high
+        told = sorted(map(_places_text, places.values()))
+        return [*told, f"{untold} elsewhere"] if untold else told
+
+    def _buffer(self, address: int) -> tuple[int, int] | None:
+        """[first byte, one past the last) of memory that has a name."""
+        index = bisect_right(self._lows, address) - 1
+        if index >= 0 and address < (end := self._named[index][0]):
+            return self._lows[index], end
+        return None
+
     def _conflicting(self, queue: WorkQueue, reads: Ranges, writes: Ranges) -> list[str]:
         """The held operations that an access to these bytes is in conflict with."""
         found = []
@@ -197,8 +230,21 @@ class EngineListener:
         return found
 
 
-def _size(ranges: Ranges) -> int:
-    return sum(high - low for low, high in ranges)
+def _extend(places: list[tuple[int, int]], low: int, high: int) -> None:
+    """[low, high) lies behind them, or goes on where the last one ends."""
+    if places and places[-1][1] == low:
+        low = places.pop()[0]
+    places.append((low, high))
+
+
+def _places_text(places: list[tuple[int, int]]) -> str:
+    """Of one tensor. Where there are several, a digest tells them apart from as many others."""
+    text = f"{places[0][0]}..{places[-1][1]}"
+    if len(places) == 1:
+        return text
+    size = sum(high - low for low, high in places)
+    digest = blake2b(repr(places).encode(), digest_size=4).hexdigest()
+    return f"{text}: {size} in {len(places)} places, {digest}"
 
 
 def _overlap(some: Ranges, others: Ranges) -> bool:

@@ -57,7 +57,9 @@ class Host:
         self, library: Path, folder: Path, model: ModelKind, without: tuple[Repair, ...]
     ) -> None:
         self._texts = read_texts(folder)  # before anything of the engine is imported
-        self._listener = EngineListener()
+        self._listener = EngineListener(
+            tensor_of=lambda address: self._child.session.allocation_sites.bounds(address)
+        )
         self._memo = Memo()
         self._child = Child(library, listener=self._listener, memo=self._memo)
         self._child.session.begin(Queue(), is_recording=False)

@@ -75,7 +75,9 @@ class Host:
         self._texts = read_texts(folder)  # before anything of the engine is imported
         self._memo = Memo()
         self._listener = EngineListener(
-            own=(_OWN,), stream_of=lambda: torch._C._cuda_getCurrentRawStream(0)
+            own=(_OWN,),
+            stream_of=lambda: torch._C._cuda_getCurrentRawStream(0),
+            tensor_of=lambda address: self._session.allocation_sites.bounds(address),
         )
         self._child = Child(
             library,
