@@ -99,12 +99,16 @@ def test_kernels_are_told_by_which_bytes_of_tensors_they_read_and_write() -> Non
         reads = ((0, 8), (first, 40), (100, 108))
         assert listener.kind("kernel verify", reads, ((48, 52),)) == "kernel verify"
     listener.kind("add_", ((0, 8),), ((0, 8),))
+    assert listener.kind("h2d", ((32, 40),), ((104, 112),)) == "h2d ids"
+    assert listener.kind("h2d", ((96, 104),), ((32, 40),)) == "h2d temporary"
     assert listener.footprints() == {
         "verify: bytes read": [
             ["0..4", "0..8", "4..8", "8 elsewhere"],
             ["0..4", "4..8", "4..8", "8 elsewhere"],
         ],
         "verify: bytes written": [["16..20"], ["16..20"]],
+        "h2d ids: bytes read": [["0..8"]],
+        "h2d ids: bytes written": [["0..8"]],
     }
     listener.begin()
     assert listener.footprints() == {}

@@ -25,6 +25,7 @@ _HELPERS = frozenset({
 })  # fmt: skip
 
 _KERNEL = "kernel "  # of Triton, whose bytes are known one by one
+_TEMPORARY = "temporary"  # memory that has no name
 
 
 class EngineListener:
@@ -98,8 +99,8 @@ class EngineListener:
         return {place: sorted(words[is_first] for is_first in on) for place, on in on_first}
 
     def footprints(self) -> dict[str, list[list[str]]]:
-        """By the name of a kernel, which bytes of tensors each of its launches has read, and
-        written: counted from the beginning of each, and in no order of them.
+        """By the name of a kernel, or of a copy of memory that has one: which bytes of tensors each
+        of them has read, and written, counted from the beginning of each, and in no order of them.
         """
         found: dict[str, list[list[str]]] = {}
         for name, launches in self._footprints.items():
@@ -123,9 +124,9 @@ class EngineListener:
         self._named = [(high, name) for _, high, name in found]
 
     def buffer_at(self, address: int) -> str:
-        """The name of the memory, or `temporary`."""
+        """The name of the memory, or that it is temporary."""
         if self._buffer(address) is None:
-            return "temporary"
+            return _TEMPORARY
         return self._named[bisect_right(self._lows, address) - 1][1]
 
     def label(self, kind: str, stack: Stack) -> str:
@@ -144,12 +145,14 @@ class EngineListener:
 
     def kind(self, kind: str, reads: Ranges, writes: Ranges) -> str:
         if kind.startswith(_KERNEL):
-            launches = self._footprints.setdefault(kind.removeprefix(_KERNEL), [])
-            launches.append((self._in_tensors(reads), self._in_tensors(writes)))
+            self._note(kind.removeprefix(_KERNEL), reads, writes)
         if kind not in ("d2h", "h2d", "h2h"):
             return kind
         ranges = (reads if kind == "h2d" else writes) or writes or reads
-        return f"{kind} {self.buffer_at(ranges[0][0]) if ranges else 'temporary'}"
+        name = self.buffer_at(ranges[0][0]) if ranges else _TEMPORARY
+        if name != _TEMPORARY:
+            self._note(f"{kind} {name}", reads, writes)
+        return f"{kind} {name}"
 
     def access_kind(self, kind: str, reads: Ranges, writes: Ranges) -> str:
         return f"{kind} {self.buffer_at((writes or reads)[0][0])}"
@@ -194,6 +197,10 @@ class EngineListener:
     def learns(self, value: object) -> None:
         if self._heard is not None:
             self._heard.learns(value)
+
+    def _note(self, name: str, reads: Ranges, writes: Ranges) -> None:
+        footprint = self._in_tensors(reads), self._in_tensors(writes)
+        self._footprints.setdefault(name, []).append(footprint)
 
     def _in_tensors(self, ranges: Ranges) -> list[str]:
         """Which bytes of tensors those are. Of memory that has no name and was not asked for in the

@@ -63,12 +63,12 @@ class Watch:
         self.inner.append((self.step, name, dict(values)))
 
     def note_operations(self) -> None:
-        """When a run is over: on which streams its operations were, and how far its kernels
-        reached: one that loads elsewhere is another one, also where it finds the same values.
+        """When a run is over: on which streams its operations were, and which bytes its kernels and
+        copies touched: one that loads elsewhere is another, also where it finds the same values.
         """
         listener = self._session.listener
         self.inner_on_host(f"{KEPT} on streams", **listener.streams())
-        self.inner_on_host(f"{KEPT} of kernels", **listener.footprints())
+        self.inner_on_host(f"{KEPT} of operations", **listener.footprints())
 
     def own(self) -> AbstractContextManager[None]:
         """What is done inside is no doing of the engine."""
