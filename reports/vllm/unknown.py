@@ -24,7 +24,7 @@ from io import StringIO
 from itertools import chain
 from math import inf
 from pathlib import Path
-from textwrap import wrap
+from textwrap import shorten, wrap
 from time import monotonic
 
 import msgspec
@@ -257,7 +257,7 @@ def page(done: list[Unknown], planned: list[Mistake], engine: str) -> str:
         if one.screen:
             parts = (_as_shown(line) for line in one.screen.split("\n"))
             lines = [f"    {part}".rstrip() for part in chain(*parts)]
-            screens += ["", f"### {one.name}", "", *lines]
+            screens += ["", "### " + shorten(one.name, 110, placeholder=" ..."), "", *lines]
     figures = PAGE.format(
         title=package.title,
         release=release,
