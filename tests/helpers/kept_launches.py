@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from racegate.interpose.device.kept import peek
-from racegate.interpose.kernels.memo import Call, Memo
+from racegate.interpose.kernels.kept.calls import Call
+from racegate.interpose.kernels.kept.memo import Memo
 from racegate.order.ranges import Ranges
 
 CALL = Call("module:kernel|digest|(1,)|4", ())

@@ -10,7 +10,7 @@ from types import FunctionType, ModuleType
 
 import pytest
 
-from racegate.interpose.kernels.interpreted.digests import digest_of
+from racegate.interpose.kernels.kept.digests import digest_of
 
 HELPER = """
 def twice(value):

@@ -7,7 +7,7 @@ from __future__ import annotations
 import mmap
 import zlib
 from hashlib import blake2b
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 
 import msgspec
 import numpy as np
@@ -16,8 +16,11 @@ import torch
 
 from kept_launches import CALL, add_kept, add_vouched, is_mapped, on, opened, span
 from racegate.interpose.device.spans import DEVICE_BASE
-from racegate.interpose.kernels import memo as kept_memo
-from racegate.interpose.kernels.memo import Call, LaunchEffect, LinesRun, Memo, call_of
+from racegate.interpose.kernels.kept import effects as kept_effects
+from racegate.interpose.kernels.kept import memo as kept_memo
+from racegate.interpose.kernels.kept.calls import Call, call_of
+from racegate.interpose.kernels.kept.effects import LaunchEffect, LinesRun
+from racegate.interpose.kernels.kept.memo import Memo
 
 
 def for_others(memo: Memo) -> bytes:
@@ -87,7 +90,7 @@ def test_others_take_over_what_lies_where_the_device_has_its_memory_everywhere()
     memo, call = Memo(), on(addresses)
     reads = ((0, 0, 8), (-1, DEVICE_BASE, 8))
     found = blake2b(bytes(8), digest_size=16).digest()
-    memo.vouch(call, LaunchEffect(((0, 0, 8),), found, reads, (), zlib.compress(b"")))
+    memo.vouch(call, LaunchEffect(((0, 0, 8),), found, found, reads, (), zlib.compress(b"")))
     other = Memo()
     other.load(for_others(memo))
     both = tuple(sorted((*span(addresses), *place)))
@@ -177,9 +180,14 @@ def test_what_lies_side_by_side_here_need_not_do_so_elsewhere() -> None:
     assert memo.find(on(first, last, there), reaches=is_mapped) is None
 
 
-@pytest.mark.parametrize("limit", ["_CALLS_MAX", "_BYTES_KEPT_MAX"])
-def test_no_more_is_kept_than_has_room(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept_memo, limit, {"_CALLS_MAX": 1, "_BYTES_KEPT_MAX": 40}[limit])
+@pytest.mark.parametrize(
+    ("module", "limit", "value"),
+    [(kept_effects, "_CALLS_MAX", 1), (kept_memo, "_BYTES_KEPT_MAX", 40)],
+)
+def test_no_more_is_kept_than_has_room(
+    module: ModuleType, limit: str, value: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, limit, value)
     memo, source, target = opened(), np.array([1]), np.array([0])
     for value in (1, 2):  # each has 16 bytes before it and 8 behind it
         source[0], target[0] = value, 0

@@ -41,7 +41,7 @@ from racegate.interpose.gpu.install import GpuDevice
 from racegate.interpose.gpus import GPUS, VIRTUAL_GPU, GpuFacts, facts_seen
 from racegate.interpose.kernels.interpreted.accesses import LaunchJudged
 from racegate.interpose.kernels.interpreted.programs import LaunchConflicts
-from racegate.interpose.kernels.memo import Memo
+from racegate.interpose.kernels.kept.memo import Memo
 from racegate.interpose.other_sources import PlaceWatch, ask_of_texts, read_instead
 from racegate.interpose.outcome import DEVICE, CompileMode, DeviceKind, Ending, Job, Outcome, Plan
 from racegate.interpose.program.failures import (

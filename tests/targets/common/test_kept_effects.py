@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from kept_launches import add_vouched, is_mapped, on, opened
-from racegate.interpose.kernels.memo import Memo
+from racegate.interpose.kernels.kept.memo import Memo
 from racegate.targets.common.inside import triton as kept_effects
 from racegate.targets.common.inside.triton import FILE, KeptEffects
 

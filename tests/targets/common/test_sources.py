@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 
 from kept_launches import add_vouched, is_mapped, on, opened
-from racegate.interpose.kernels.memo import Call, Memo
+from racegate.interpose.kernels.kept.calls import Call
+from racegate.interpose.kernels.kept.memo import Memo
 from racegate.targets.common.inside.serve import NotTaken
 from racegate.targets.common.inside.sources import LineTracer, edit_source
 from racegate.targets.common.wire import NOT_EDITED, SourceEdit

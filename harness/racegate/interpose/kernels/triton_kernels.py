@@ -46,7 +46,9 @@ from racegate.interpose.kernels.interpreted.unwritten import (
     race_of_line,
     unwritten_in,
 )
-from racegate.interpose.kernels.memo import Call, LaunchEffect, Memo, call_of
+from racegate.interpose.kernels.kept.calls import Call
+from racegate.interpose.kernels.kept.effects import LaunchEffect
+from racegate.interpose.kernels.kept.memo import Memo
 from racegate.interpose.kernels.narrow_floats import compute_narrow_floats
 from racegate.interpose.native.streams import current_stream
 from racegate.order.ranges import Ranges, merged
@@ -252,8 +254,7 @@ class TritonKernels:
 
     def _call(self, executor: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call | None:
         """By which the memo knows a launch."""
-        memo = self._memo
-        return None if memo is None else call_of(executor, args, kwargs, memo.digest(executor.fn))
+        return None if self._memo is None else self._memo.call(executor, args, kwargs)
 
     def _run(
         self, kernel: _Kernel, run: Callable[[], Any], call: Call | None, given: _Given

@@ -24,7 +24,7 @@ from racegate.interpose.kernels.declared.copies import CopyOperator, CopyOperato
 from racegate.interpose.kernels.declared.engines import declare_sglang, declare_vllm
 from racegate.interpose.kernels.interpreted.accesses import LaunchJudged
 from racegate.interpose.kernels.interpreted.driver import answer_for_driver
-from racegate.interpose.kernels.memo import Memo
+from racegate.interpose.kernels.kept.memo import Memo
 from racegate.interpose.kernels.run import Kernels
 from racegate.interpose.kernels.triton_kernels import TritonKernels
 from racegate.interpose.native.streams import handle_of

@@ -18,7 +18,7 @@ from typing import Protocol
 import msgspec
 
 from racegate.interpose.forkserver import JobServer
-from racegate.interpose.kernels.memo import LineNotes, Memo
+from racegate.interpose.kernels.kept.memo import LineNotes, Memo
 from racegate.interpose.kernels.operators import meet, met
 from racegate.interpose.outcome import Ending, Observation
 from racegate.interpose.program.leftovers import ending_here, fork

@@ -13,7 +13,8 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from racegate.interpose.kernels.memo import LinesRun, Memo
+from racegate.interpose.kernels.kept.effects import LinesRun
+from racegate.interpose.kernels.kept.memo import Memo
 from racegate.interpose.other_sources import read_instead
 from racegate.interpose.outcome import Sources
 from racegate.targets.common.inside.exchange import exchange_code

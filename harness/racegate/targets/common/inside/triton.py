@@ -22,7 +22,7 @@ import msgspec
 import racegate.interpose
 import racegate.order
 from racegate.interpose.kernels.interpreted.driver import VirtualDriver
-from racegate.interpose.kernels.memo import Memo
+from racegate.interpose.kernels.kept.memo import Memo
 
 FILE = "racegate_kernels"  # in the environment, so that it goes with it; one for each cell
 FILE_BYTES_MAX = 1 << 26

@@ -21,7 +21,7 @@ import torch
 from racegate.interpose.child import Child
 from racegate.interpose.device.queue import Queue
 from racegate.interpose.forkserver import JobServer
-from racegate.interpose.kernels.memo import Memo
+from racegate.interpose.kernels.kept.memo import Memo
 from racegate.interpose.other_sources import ask_of_texts
 from racegate.interpose.program.huge_pages import gather
 from racegate.interpose.program.install import enter, watching

@@ -25,7 +25,7 @@ from racegate.interpose.child import Child
 from racegate.interpose.device.queue import Queue
 from racegate.interpose.errors import ExitCode
 from racegate.interpose.forkserver import JobServer
-from racegate.interpose.kernels.memo import Memo
+from racegate.interpose.kernels.kept.memo import Memo
 from racegate.interpose.other_sources import ask_of_texts
 from racegate.interpose.outcome import DEVICE, DeviceKind
 from racegate.interpose.program.huge_pages import gather

@@ -12,22 +12,24 @@ import hashlib
 import sys
 import zlib
 from collections.abc import Callable, Mapping
-from itertools import pairwise
 from typing import Any, Protocol, TypeAlias
 
 import msgspec
-import torch
 
 from racegate.interpose.device.spans import DEVICE_BASE, DEVICE_END
-from racegate.interpose.kernels.interpreted.digests import digest_of
+from racegate.interpose.kernels.kept.calls import Call, Place, Places, call_of
+from racegate.interpose.kernels.kept.digests import digest_of
+from racegate.interpose.kernels.kept.effects import (
+    KnownLaunches,
+    LaunchEffect,
+    LinesRun,
+    small,
+    with_known,
+)
 from racegate.order.ranges import Ranges
 
-_CALLS_MAX = 4096  # different contents that are kept of one call: a loop makes it once a step
 _BYTES_MAX = 1 << 22  # of one launch
 _BYTES_KEPT_MAX = 1 << 28  # of all that are kept, compressed
-_PLAIN = (int, float, bool, str, type(None))
-
-LinesRun: TypeAlias = dict[str, tuple[int, ...]]  # by file
 
 
 class LineNotes(Protocol):
@@ -46,58 +48,26 @@ class LineNotes(Protocol):
         ...
 
 
-# (region, offset, size): bytes by the argument's memory that they lie in (-1: in none, and the
-# offset is an address) and their place there.
-_Places: TypeAlias = tuple[tuple[int, int, int], ...]
-
-
-class LaunchEffect(msgspec.Struct, frozen=True, array_like=True):
-    """One launch. inputs: what it loaded, atomically or not; found: a digest of what stood there
-    reads, writes: its footprint; written: what stands in the latter behind it, compressed: rows of
-    logits are large, and mostly alike
-    is_vouched: it was judged, and nothing was found in it
-    lines: that it ran, None if nobody noted them
-    """
-
-    inputs: _Places
-    found: bytes
-    reads: _Places
-    writes: _Places
-    written: bytes
-    is_vouched: bool = False
-    lines: LinesRun | None = None
-
-
 _Effects: TypeAlias = dict[str, list[LaunchEffect]]
 
 
-class Call(msgspec.Struct, frozen=True):
-    """What a launch is given. text: all but the addresses; regions: the memory of its tensors, by
-    which its bytes are found again where another run has them
-    """
+class _Contents:
+    """What stands in memory while a launch is looked for: each place is read once."""
 
-    text: str
-    regions: Ranges
+    def __init__(self, call: Call, reaches: Callable[[int, int], bool]) -> None:
+        self._call = call
+        self._reaches = reaches
+        self._read: dict[Place, bytes | None] = {}
 
-    def place(self, low: int) -> tuple[int, int]:
-        """(region, offset) of an address."""
-        for index, (base, end) in enumerate(self.regions):
-            if base <= low < end:
-                return index, low - base
-        return -1, low
-
-    def cut(self, ranges: Ranges) -> Ranges:
-        """Ranges, none of which goes on into the memory of another tensor: where two lie side by
-        side here, they need not do so elsewhere.
-        """
-        borders = sorted({border for region in self.regions for border in region})
-        cut: list[tuple[int, int]] = []
-        for low, high in ranges:
-            cut += pairwise((low, *(one for one in borders if low < one < high), high))
-        return tuple(cut)
-
-    def address(self, region: int, offset: int) -> int:
-        return offset if region < 0 else self.regions[region][0] + offset
+    def found(self, places: Places) -> bytes | None:
+        """A digest; None where something is no memory."""
+        read = self._read
+        for place in places:
+            if place not in read:
+                is_there = _is_there((place,), self._reaches)
+                read[place] = self._call.contents((place,)) if is_there else None
+        contents = [read[place] for place in places]
+        return None if None in contents else _found(b"".join(filter(None, contents)))
 
 
 class Memo:
@@ -110,7 +80,7 @@ class Memo:
     def __init__(self) -> None:
         self.is_open = False
         self.hits = 0
-        self._effects: dict[str, dict[_Places, dict[bytes, LaunchEffect]]] = {}
+        self._effects: dict[str, KnownLaunches] = {}
         self._bytes = 0
         self._new: dict[str, list[LaunchEffect]] = {}
         self._undo: list[tuple[int, bytes]] | None = None
@@ -137,6 +107,10 @@ class Memo:
             text: effects for text, effects in self._effects.items() if _digest_in(text) not in gone
         }
 
+    def call(self, executor: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call | None:
+        """By which a launch is known here; None if it cannot be."""
+        return call_of(executor, args, kwargs, self.digest(executor.fn))
+
     def digest(self, kernel: Callable[..., Any]) -> str:
         """As `digest_of` says, once for each kernel."""
         if kernel not in self._digests:
@@ -157,17 +131,15 @@ class Memo:
         reaches: whether the device has the bytes [low, high): addresses that a kernel was given in
             a tensor may be no memory by now
         """
-        for places, by_contents in self._effects.get(call.text, {}).items():
-            if not _is_there(places, reaches):
-                continue
-            effect = by_contents.get(_found(_contents(call, places)))
-            if effect is None or (is_recording and not effect.is_vouched):
+        known = self._effects.get(call.text, KnownLaunches())
+        for effect in known.at(_Contents(call, reaches).found):
+            if is_recording and not effect.is_vouched:
                 continue
             if self._lines is not None and effect.lines is None:
                 continue
             if not _is_there((*effect.reads, *effect.writes), reaches):
                 continue
-            reads = _ranges(call, effect.reads)
+            reads = call.ranges(effect.reads)
             if unwritten and any(low < end and start < high for low, high in reads
                                  for start, end in unwritten):  # fmt: skip
                 continue
@@ -175,7 +147,7 @@ class Memo:
             self.hits += 1
             if self._lines is not None and effect.lines is not None:
                 self._lines.add(effect.lines)
-            return reads, _ranges(call, effect.writes)
+            return reads, call.ranges(effect.writes)
         return None
 
     def note_store(self, ranges: Callable[[], Ranges]) -> None:
@@ -197,14 +169,14 @@ class Memo:
         lines = None if self._lines is None else self._lines.rejoin()
         if undo is None or _size(inputs) + _size(writes) > _BYTES_MAX:
             return None
-        reads, inputs, writes = call.cut(reads), call.cut(inputs), call.cut(writes)
-        written = _places(call, writes)
+        loaded, written = call.places(inputs), call.places(writes)
         effect = LaunchEffect(
-            inputs=_places(call, inputs),
-            found=_found(_before(inputs, undo)),
-            reads=_places(call, reads),
+            inputs=loaded,
+            first=_found(_before(call, small(loaded), undo)),
+            found=_found(_before(call, loaded, undo)),
+            reads=call.places(reads),
             writes=written,
-            written=zlib.compress(_contents(call, written), 1),
+            written=zlib.compress(call.contents(written), 1),
             lines=lines,
         )
         self._keep(call.text, effect)
@@ -245,73 +217,23 @@ class Memo:
 
     def _has(self, text: str, effect: LaunchEffect) -> bool:
         """Whether that launch is known here, and vouched for."""
-        by_contents = self._effects.get(text, {}).get(effect.inputs, {})
-        return effect.found in by_contents and by_contents[effect.found].is_vouched
+        known = self._effects.get(text, KnownLaunches()).same(effect)
+        return known is not None and known.is_vouched
 
     def _keep(self, text: str, effect: LaunchEffect) -> None:
         if self._add(text, effect):
             self._new.setdefault(text, []).append(effect)
 
     def _add(self, text: str, effect: LaunchEffect) -> bool:
-        """Whether it is kept: so many are of a call, and so many bytes of all."""
-        kept = self._effects.setdefault(text, {}).setdefault(effect.inputs, {})
-        if (known := kept.get(effect.found)) is None:
-            size = len(effect.found) + len(effect.written)
-            if len(kept) >= _CALLS_MAX or self._bytes + size > _BYTES_KEPT_MAX:
-                return False
-            self._bytes += size
-        elif known.is_vouched or known.lines is not None:
-            effect = _with(effect, known)
-        kept[effect.found] = effect
+        """Whether it is kept: so many bytes are of all."""
+        launches = self._effects.setdefault(text, KnownLaunches())
+        size = len(effect.found) + len(effect.written)
+        if (known := launches.same(effect)) is not None:
+            return launches.add(with_known(effect, known))
+        if self._bytes + size > _BYTES_KEPT_MAX or not launches.add(effect):
+            return False
+        self._bytes += size
         return True
-
-
-def call_of(
-    executor: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], digest: str = ""
-) -> Call | None:
-    """What a launch is given; None for arguments that text does not tell apart, and for tensors
-    whose memory overlaps in part. digest: of the kernel
-    """
-    if not isinstance(executor.grid, (tuple, list)) or getattr(executor, "pre_run_hooks", None):
-        return None
-    values = (*args, *kwargs.values())
-    regions = _regions(values)
-    words = [_word(value, regions) for value in values]
-    if "" in words or any(high > low for (_, high), (low, _) in pairwise(sorted(regions))):
-        return None
-    name = f"{executor.fn.__module__}:{executor.fn.__name__}"
-    return Call("|".join((name, digest, repr(tuple(executor.grid)), *kwargs, *words)), regions)
-
-
-def _regions(values: tuple[Any, ...]) -> Ranges:
-    """The memory of tensors, in the order of their first view."""
-    found: dict[tuple[int, int], None] = {}
-    for value in values:
-        if isinstance(value, torch.Tensor):
-            storage = value.untyped_storage()
-            low = storage.data_ptr()
-            found[low, low + storage.nbytes()] = None
-    return tuple(found)
-
-
-def _word(value: Any, regions: Ranges) -> str:
-    """Of a tensor a kernel gets its address and its type; how much memory there is says how far
-    what was loaded before can be looked at.
-    """
-    if isinstance(value, torch.Tensor):
-        storage = value.untyped_storage()
-        low = storage.data_ptr()
-        region = regions.index((low, low + storage.nbytes()))
-        return f"{region}+{value.data_ptr() - low}/{storage.nbytes()}:{value.dtype}"
-    return repr(value) if isinstance(value, _PLAIN) else ""
-
-
-def _places(call: Call, ranges: Ranges) -> _Places:
-    return tuple((*call.place(low), high - low) for low, high in ranges)
-
-
-def _contents(call: Call, places: _Places) -> bytes:
-    return b"".join(ctypes.string_at(call.address(*place), size) for *place, size in places)
 
 
 def _found(contents: bytes) -> bytes:
@@ -326,18 +248,9 @@ def _write(call: Call, effect: LaunchEffect) -> None:
         start += size
 
 
-def _is_there(places: _Places, reaches: Callable[[int, int], bool]) -> bool:
+def _is_there(places: Places, reaches: Callable[[int, int], bool]) -> bool:
     """Whether all that lies in the memory of no tensor of the launch is memory."""
     return all(region >= 0 or reaches(low, low + size) for region, low, size in places)
-
-
-def _with(effect: LaunchEffect, known: LaunchEffect) -> LaunchEffect:
-    """A launch of the same bytes as a known one, with what is known of that too."""
-    return msgspec.structs.replace(
-        effect,
-        is_vouched=effect.is_vouched or known.is_vouched,
-        lines=known.lines if effect.lines is None else effect.lines,
-    )
 
 
 def _digest_in(text: str) -> str:
@@ -355,11 +268,6 @@ def _is_anywhere(effect: LaunchEffect) -> bool:
     )
 
 
-def _ranges(call: Call, places: _Places) -> Ranges:
-    found = ((call.address(region, offset), size) for region, offset, size in places)
-    return tuple(sorted((low, low + size) for low, size in found))
-
-
 def _make_ready(text: str) -> None:
     module, _, name = text.partition("|")[0].partition(":")
     rewrite = getattr(getattr(sys.modules.get(module), name, None), "rewrite", None)
@@ -371,13 +279,14 @@ def _size(ranges: Ranges) -> int:
     return sum(high - low for low, high in ranges)
 
 
-def _before(ranges: Ranges, undo: list[tuple[int, bytes]]) -> bytes:
+def _before(call: Call, places: Places, undo: list[tuple[int, bytes]]) -> bytes:
     """The contents before the stores, whose old contents undo has in their order."""
     found = bytearray()
-    for low, high in ranges:
-        contents = bytearray(ctypes.string_at(low, high - low))
+    for region, offset, size in places:
+        low = call.address(region, offset)
+        contents = bytearray(ctypes.string_at(low, size))
         for start, old in reversed(undo):
-            first, last = max(low, start), min(high, start + len(old))
+            first, last = max(low, start), min(low + size, start + len(old))
             if first < last:
                 contents[first - low : last - low] = old[first - start : last - start]
         found += contents
