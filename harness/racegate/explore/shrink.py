@@ -173,7 +173,9 @@ def _simpler_requests(request: Request) -> Iterator[Request]:
     if request.stop_token is not None:
         yield other(stop_token=None)
     if request.grammar_modulus:
-        yield other(grammar_modulus=0)
+        yield other(grammar_modulus=0, grammar_turns=0)
+    if request.grammar_turns:
+        yield other(grammar_turns=0)
     for index in range(len(request.images)):
         yield other(images=request.images[:index] + request.images[index + 1 :])
     for length in _smaller(len(request.prompt), 1):

@@ -23,6 +23,7 @@ class RequestEntry(StrictStruct, frozen=True, kw_only=True):
     accepts: by draft round, 1 and the accepted drafts that the drafter aims at, again and again
     temperature: 0 is greedy; seed: of its sampling
     grammar_modulus: m > 0 forbids tokens congruent modulo m to the one before them
+    grammar_turns: of a release's loop, for which the grammar is still being compiled
     images: parts of the prompt that stand in a grid, with a model that has an mrope_section
     """
 
@@ -39,6 +40,7 @@ class RequestEntry(StrictStruct, frozen=True, kw_only=True):
     temperature: float = 0.0
     seed: int | None = None
     grammar_modulus: int = 0
+    grammar_turns: int = 0
     images: tuple[Image, ...] = ()
 
 

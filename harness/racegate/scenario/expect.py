@@ -24,6 +24,7 @@ class Expect(StrictStruct, frozen=True, kw_only=True):
     pauses_in_flight: int = 0
     late_aborts: int = 0
     refusals: int = 0
+    late_grammars: int = 0
     stale_frames: int = 0
     gaps: int = 0
     stops_inside_run: int = 0

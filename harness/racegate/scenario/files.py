@@ -265,6 +265,7 @@ def _request_from_entry(
         temperature=entry.temperature,
         seed=draw(file.seed, f"seed:{entry.name}", 0) if entry.seed is None else entry.seed,
         grammar_modulus=entry.grammar_modulus,
+        grammar_turns=entry.grammar_turns,
         images=entry.images,
     )
 

@@ -59,6 +59,7 @@ class Request(StrictStruct, frozen=True, kw_only=True):
     stop_token: the request ends with the first delivered token that equals it, as with an EOS id;
         this too the scheduler learns only from the output.
     grammar_modulus: m > 0 forbids tokens congruent modulo m to the one before them; 0 forbids none
+    grammar_turns: of a release's loop, for which the grammar is still being compiled
     images: parts of the prompt whose three-dimensional positions are not those of text
     """
 
@@ -72,6 +73,7 @@ class Request(StrictStruct, frozen=True, kw_only=True):
     temperature: float = 0.0
     seed: int = 0
     grammar_modulus: int = 0
+    grammar_turns: int = 0
     images: tuple[Image, ...] = ()
 
     @property

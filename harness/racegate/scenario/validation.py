@@ -249,11 +249,8 @@ def _validate_requests(scenario: ScenarioBase, vocab_size: int, require: Require
 
 def _validate_request(request: Request, vocab_size: int, path: str, require: Require) -> None:
     require(len(request.prompt) >= 1, f"{path}.prompt", "must not be empty")
-    require(
-        all(0 <= token < vocab_size for token in request.prompt),
-        f"{path}.prompt",
-        f"tokens must be 0..{vocab_size - 1}",
-    )
+    are_tokens = all(0 <= token < vocab_size for token in request.prompt)
+    require(are_tokens, f"{path}.prompt", f"tokens must be 0..{vocab_size - 1}")
     require(request.max_tokens >= 1, f"{path}.max_tokens", "must be at least 1")
     require(
         request.stop_after is None or 1 <= request.stop_after <= request.max_tokens,
@@ -274,6 +271,8 @@ def _validate_request(request: Request, vocab_size: int, path: str, require: Req
     require(0 <= request.seed < 1 << 32, f"{path}.seed", "must be 0..2^32-1")
     is_modulus = request.grammar_modulus == 0 or 2 <= request.grammar_modulus <= vocab_size
     require(is_modulus, f"{path}.grammar_modulus", f"must be 0, or 2..{vocab_size}")
+    most = STEPS_MAX if request.grammar_modulus else 0
+    require(0 <= request.grammar_turns <= most, f"{path}.grammar_turns", f"must be 0..{most}")
     _validate_images(request, f"{path}.images", require)
 
 
@@ -314,6 +313,7 @@ def _validate_own_requests(scenario: OwnScenario, require: Require) -> None:
             f"{path}.images",
             "need a model with three-dimensional positions: give model.mrope_section",
         )
+        require(not request.grammar_turns, f"{path}.grammar_turns", "is for releases alone")
         _validate_fits(request, engine, path, require)
 
 

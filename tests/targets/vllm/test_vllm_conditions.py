@@ -19,6 +19,7 @@ from racegate.targets.common.judge import unmet_expectations
 from racegate.targets.common.wire import PENALISED, TEMPERATURE_ONE, UNPENALISED, ReleaseRun
 from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.inside.conditions import (
+    GrammarExecutor,
     ModulusGrammars,
     StepLimits,
     leave_blocks,
@@ -68,7 +69,7 @@ def a_watch() -> RunnerWatch:
 @given(st.integers(2, 5), st.lists(st.integers(0, VOCAB - 1), min_size=1, max_size=6))
 def test_a_mask_allows_what_the_grammar_accepts(modulus: int, tokens: list[int]) -> None:
     grammars = ModulusGrammars(a_watch())
-    grammar = grammars.compile_grammar("regex", str(modulus))
+    grammar = grammars.compile_grammar("regex", f"{modulus} 0")
     mask = grammars.allocate_token_bitmask(2)
     for token in tokens:
         grammar.fill_bitmask(mask, 1)
@@ -79,7 +80,7 @@ def test_a_mask_allows_what_the_grammar_accepts(modulus: int, tokens: list[int])
 
 def test_a_mask_has_as_many_tokens_as_the_model() -> None:
     grammars = ModulusGrammars(a_watch(), 2 * VOCAB)
-    grammar, mask = grammars.compile_grammar("regex", "3"), grammars.allocate_token_bitmask(1)
+    grammar, mask = grammars.compile_grammar("regex", "3 0"), grammars.allocate_token_bitmask(1)
     assert mask.shape == (1, 2 * VOCAB // 32) and grammar.accept_tokens("A", [0])
     grammar.fill_bitmask(mask, 0)
     last = [bool(mask[0, -1].item() >> bit & 1) for bit in range(32)]
@@ -87,7 +88,7 @@ def test_a_mask_has_as_many_tokens_as_the_model() -> None:
 
 
 def test_a_grammar_takes_tokens_back() -> None:
-    grammar = ModulusGrammars(a_watch()).compile_grammar("regex", "2")
+    grammar = ModulusGrammars(a_watch()).compile_grammar("regex", "2 0")
     assert grammar.accept_tokens("A", [1, 2, 3])
     assert grammar.validate_tokens([4, 6, 7]) == [4]
     assert not grammar.accept_tokens("A", [5])
@@ -124,8 +125,12 @@ class Pool:
     def get_num_free_blocks(self) -> int:
         return self.free
 
-    def get_new_blocks(self, count: int) -> None:
+    def get_new_blocks(self, count: int) -> list[None]:
         self.free -= count
+        return [None] * count
+
+    def free_blocks(self, blocks: list[None]) -> None:
+        self.free += len(blocks)
 
 
 @pytest.mark.parametrize(("blocks", "left"), [(None, 800), (14, 14), (127, 100)])
@@ -134,6 +139,18 @@ def test_the_pool_has_as_many_blocks_as_the_scenario_says(blocks: int | None, le
     scheduler = SimpleNamespace(kv_cache_manager=SimpleNamespace(block_pool=pool))
     leave_blocks(scheduler, msgspec.structs.replace(SCENARIO, free_blocks=blocks))
     assert pool.free == left
+
+
+def test_nobody_else_has_blocks_while_the_pool_is_cleared() -> None:
+    pool = Pool(800)
+    scheduler = SimpleNamespace(kv_cache_manager=SimpleNamespace(block_pool=pool))
+    given_back = leave_blocks(scheduler, msgspec.structs.replace(SCENARIO, free_blocks=14))
+    pool.get_new_blocks(9)  # of requests, which give theirs back first
+    for _ in range(2):
+        with given_back():
+            pool.free_blocks([None] * (800 - pool.free))
+            assert pool.free == 800
+        assert pool.free == 14
 
 
 def test_drafts_are_limited_in_their_step() -> None:
@@ -176,9 +193,9 @@ def test_prefills_wait_for_every_so_manieth_step() -> None:
 def test_nobody_compiles_a_grammar_above_all_tokens() -> None:
     watch = a_watch()
     grammars = ModulusGrammars(watch)
-    assert MODULUS_MAX == VOCAB and grammars.compile_grammar("regex", str(MODULUS_MAX))
+    assert MODULUS_MAX == VOCAB and grammars.compile_grammar("regex", f"{MODULUS_MAX} 0")
     with pytest.raises(ValueError, match="congruent"):
-        grammars.compile_grammar("regex", str(MODULUS_MAX + 1))
+        grammars.compile_grammar("regex", f"{MODULUS_MAX + 1} 0")
     assert watch.counters["refusals"] == 1
     refused = msgspec.structs.replace(ONE, name="G", grammar_modulus=MODULUS_MAX + 1)
     script = Script(msgspec.structs.replace(SCENARIO, requests=(ONE, refused)), draft_len=3)
@@ -346,3 +363,32 @@ def test_all_requests_but_the_first_are_given_no_token_to_think_with() -> None:
     assert budget_of(second, ThinkingMode.NONE) == {}
     assert BEGINS in first and not {ENDS, FORCED} & {*range(REQUESTS_MAX * WIDTH)}
     assert asked_budgets(ThinkingMode.NONE) == {}
+
+
+def test_a_grammar_is_compiled_for_so_many_turns_of_the_loop() -> None:
+    turn, watch = 5, a_watch()
+    executor = GrammarExecutor(watch, lambda: turn)
+    grammars = ModulusGrammars(watch)
+    late, at_once = (
+        executor.submit(lambda asked: grammars.compile_grammar("regex", asked), asked)
+        for asked in ("2 3", "2 0")
+    )
+    assert at_once.done() and at_once.result().validate_tokens([1, 3, 2]) == [1]
+    turn = 7
+    assert not late.done()
+    with pytest.raises(TimeoutError):
+        late.result(timeout=0.0001)
+    turn = 8
+    assert late.done() and late.result().turns == 3
+    assert watch.counters["late_grammars"] == 1
+
+
+def test_what_compiling_a_grammar_raises_the_request_is_told() -> None:
+    watch = a_watch()
+    executor, grammars = GrammarExecutor(watch, lambda: 0), ModulusGrammars(watch)
+    asked = f"{MODULUS_MAX + 1} 2"
+    refused = executor.submit(lambda asked: grammars.compile_grammar("regex", asked), asked)
+    assert refused.done()
+    with pytest.raises(ValueError, match="congruent"):
+        refused.result()
+    assert watch.counters["late_grammars"] == 0

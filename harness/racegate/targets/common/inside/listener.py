@@ -53,7 +53,7 @@ class EngineListener:
         self._footprints: dict[str, list[tuple[list[str], list[str]]]] = {}
         self.gaps: dict[str, list[str]] = {}
         self.turns: dict[str, int] = {}
-        self._turn = 0
+        self.turn = 0
         self._heard: Heard | None = None
         self._on_gap: Callable[[str], None] | None = None
         self._counts: dict[str, int] = {}
@@ -68,7 +68,7 @@ class EngineListener:
         the host gets from the device, if that is noted
         """
         self._heard = heard
-        self._turn = 0
+        self.turn = 0
         self._first = self._stream_of()
         of_a_run = (self._counts, self.turns, self._held, self.gaps, self._on_first)
         for known in (*of_a_run, self._footprints):
@@ -76,7 +76,7 @@ class EngineListener:
 
     def begin_turn(self, turn: int) -> None:
         """The engine's loop turns."""
-        self._turn = turn
+        self.turn = turn
 
     def stop_hearing(self) -> None:
         """What the host gets from the device is of no use any more."""
@@ -125,9 +125,8 @@ class EngineListener:
 
     def buffer_at(self, address: int) -> str:
         """The name of the memory, or that it is temporary."""
-        if self._buffer(address) is None:
-            return _TEMPORARY
-        return self._named[bisect_right(self._lows, address) - 1][1]
+        known = self._buffer(address)
+        return _TEMPORARY if known is None else known[2]
 
     def label(self, kind: str, stack: Stack) -> str:
         function = "?"
@@ -140,7 +139,7 @@ class EngineListener:
         if not kind.startswith(("host ", "observe ")):
             self._on_first.setdefault(place, set()).add(self._stream_of() == self._first)
         label = f"{place}#{self._counts[place]}"
-        self.turns[label] = self._turn
+        self.turns[label] = self.turn
         return label
 
     def kind(self, kind: str, reads: Ranges, writes: Ranges) -> str:
@@ -210,7 +209,7 @@ class EngineListener:
         untold = 0
         for low, end in ranges:
             while low < end:
-                base, stop = self._buffer(low) or self._tensor_of(low) or (0, 0)
+                base, stop, *_ = self._buffer(low) or self._tensor_of(low) or (0, 0)
                 high = min(end, stop) if stop else end
                 if stop:
                     _extend(places.setdefault(base, []), low - base, high - base)
@@ -220,12 +219,13 @@ class EngineListener:
         told = sorted(map(_places_text, places.values()))
         return [*told, f"{untold} elsewhere"] if untold else told
 
-    def _buffer(self, address: int) -> tuple[int, int] | None:
-        """[first byte, one past the last) of memory that has a name."""
+    def _buffer(self, address: int) -> tuple[int, int, str] | None:
+        """[first byte, one past the last) of memory that has a name, and the name."""
         index = bisect_right(self._lows, address) - 1
-        if index >= 0 and address < (end := self._named[index][0]):
-            return self._lows[index], end
-        return None
+        if index < 0:
+            return None
+        end, name = self._named[index]
+        return (self._lows[index], end, name) if address < end else None
 
     def _conflicting(self, queue: WorkQueue, reads: Ranges, writes: Ranges) -> list[str]:
         """The held operations that an access to these bytes is in conflict with."""

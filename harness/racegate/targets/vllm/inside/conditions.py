@@ -4,7 +4,9 @@ drafts, sampling with seeds and penalties, grammars. All of it through the relea
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from importlib import import_module
 from itertools import count
 from typing import Any
@@ -27,13 +29,29 @@ _PENALISING = (
 _BITS = 32  # tokens of one word of a mask
 
 
-def leave_blocks(scheduler: Any, scenario: Scenario) -> None:
+def leave_blocks(scheduler: Any, scenario: Scenario) -> Callable[[], AbstractContextManager[None]]:
     """The pool has as many free blocks as the scenario says, if it says fewer than there are: the
-    others are taken, as another user of the memory would.
+    others are taken, as another user of the memory would. Returns for how long they are given back:
+    a pool of which somebody has blocks is not cleared.
     """
-    if scenario.free_blocks is not None:
-        pool = scheduler.kv_cache_manager.block_pool
-        pool.get_new_blocks(max(0, pool.get_num_free_blocks() - scenario.free_blocks))
+    left = scenario.free_blocks
+    if left is None:
+        return nullcontext
+    pool = scheduler.kv_cache_manager.block_pool
+
+    def take() -> Any:
+        return pool.get_new_blocks(max(0, pool.get_num_free_blocks() - left))
+
+    taken = take()
+
+    @contextmanager
+    def given_back() -> Iterator[None]:
+        nonlocal taken
+        pool.free_blocks(taken)
+        yield
+        taken = take()
+
+    return given_back
 
 
 class StepLimits:
@@ -114,11 +132,12 @@ def watch_penalties(watch: RunnerWatch) -> None:
 
 
 class ModulusGrammar:
-    """Forbids tokens that are congruent to the one before them."""
+    """Forbids tokens that are congruent to the one before them. turns: it takes to compile it"""
 
-    def __init__(self, watch: RunnerWatch, modulus: int) -> None:
+    def __init__(self, watch: RunnerWatch, modulus: int, turns: int = 0) -> None:
         self._watch = watch
         self._modulus = modulus
+        self.turns = turns
         self._tokens: list[int] = []
 
     def _allows(self, token: int, before: list[int]) -> bool:
@@ -174,11 +193,14 @@ class ModulusGrammars:
     def compile_grammar(
         self, request_type: object, grammar_spec: str, *args: Any, **kwargs: Any
     ) -> ModulusGrammar:
-        """grammar_spec: the modulus. Raises ValueError for one above all tokens"""
-        if int(grammar_spec) > MODULUS_MAX:
+        """grammar_spec: the modulus, and the turns that it takes. Raises ValueError for a modulus
+        above all tokens
+        """
+        modulus, turns = map(int, grammar_spec.split())
+        if modulus > MODULUS_MAX:
             self._watch.counters["refusals"] += 1
-            raise ValueError(f"no two tokens are congruent modulo {grammar_spec}")
-        return ModulusGrammar(self._watch, int(grammar_spec))
+            raise ValueError(f"no two tokens are congruent modulo {modulus}")
+        return ModulusGrammar(self._watch, modulus, turns)
 
     def allocate_token_bitmask(self, max_num_seqs: int) -> Any:
         """int32 [max_num_seqs, vocabulary / 32], all allowed"""
@@ -188,13 +210,59 @@ class ModulusGrammars:
         """Nothing is kept."""
 
 
-def use_grammars(core: Any, watch: RunnerWatch) -> None:
-    """Grammars without a tokenizer. core: vLLM's engine core"""
+class LateGrammar(Future[ModulusGrammar]):
+    """A grammar as the thread that compiles it hands it over, some turns of the loop later.
+
+    is_over: whether these have passed
+    """
+
+    def __init__(self, is_over: Callable[[], bool]) -> None:
+        super().__init__()
+        self._is_over = is_over
+
+    def done(self) -> bool:
+        """Whether it is compiled by now."""
+        return super().done() and self._is_over()
+
+    def result(self, timeout: float | None = None) -> ModulusGrammar:
+        """The grammar. Raises TimeoutError if it is not compiled by now, and what compiling it
+        raised.
+        """
+        if not self.done():
+            raise TimeoutError
+        return super().result(timeout)
+
+
+class GrammarExecutor:
+    """Compiles grammars beside the engine's loop, as vLLM's manager has it done in threads: each
+    for so many turns as its request says. turn_of: the loop's
+    """
+
+    def __init__(self, watch: RunnerWatch, turn_of: Callable[[], int]) -> None:
+        self._watch = watch
+        self._turn_of = turn_of
+
+    def submit(self, compile_of: Callable[[Any], ModulusGrammar], request: Any) -> LateGrammar:
+        """Begins with one. What compiling it raises, the grammar raises."""
+        begun, turns = self._turn_of(), 0
+        late = LateGrammar(lambda: self._turn_of() >= begun + turns)
+        try:
+            grammar = compile_of(request)
+            turns = grammar.turns
+            late.set_result(grammar)
+        except Exception as error:  # noqa: BLE001  as a pool of threads hands it over
+            late.set_exception(error)
+        self._watch.counters["late_grammars"] += turns > 0
+        return late
+
+
+def use_grammars(core: Any, watch: RunnerWatch, turn_of: Callable[[], int]) -> None:
+    """Grammars without a tokenizer. core: vLLM's engine core; turn_of: its loop's"""
     from vllm import SamplingParams
     from vllm.v1.structured_output.backend_types import StructuredOutputGrammar
 
     StructuredOutputGrammar.register(ModulusGrammar)  # a scheduler may ask whether it is one
     vocab = core.vllm_config.model_config.get_vocab_size()
     core.structured_output_manager.backend = ModulusGrammars(watch, vocab)
-    core.structured_output_manager._use_async_grammar_compilation = False
+    core.structured_output_manager.executor = GrammarExecutor(watch, turn_of)
     SamplingParams._validate_structured_outputs = lambda *args, **kwargs: None

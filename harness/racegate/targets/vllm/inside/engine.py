@@ -271,7 +271,7 @@ class Driver:
         connectors.fail_loads(watch, self._core.scheduler, self._asked.connector, cut)
         watch_zeroing(watch)
         watch_penalties(watch)
-        use_grammars(self._core, watch)
+        use_grammars(self._core, watch, lambda: self._session.listener.turn)
         throttle_prefills(self._core, self._asked.throttle)
         if hasattr(runner, "input_batch"):
             watch_rows(watch, type(runner.input_batch))
@@ -329,12 +329,12 @@ class Driver:
         shifted = frozenset(r.name for r in scenario.requests if r.images)
         self.watch.begin(plant, has_grammars=has_grammars, drawn=drawn, shifted=shifted)
         self._prompts = {request.name: len(request.prompt) for request in scenario.requests}
-        leave_blocks(self._core.scheduler, scenario)
+        given_back = leave_blocks(self._core.scheduler, scenario)
         waiting = dict(enumerate(scenario.requests))
         aborts = [event for event in scenario.events if isinstance(event, Abort)]
         delivered: dict[str, tuple[int, ...]] = {request.name: () for request in scenario.requests}
         engine, watch = self._engine, self.watch
-        pauses = Pauses(engine, watch.counters, scenario.pauses)
+        pauses = Pauses(engine, watch.counters, scenario.pauses, given_back)
         for turn in range(scenario.steps_max):
             self._session.listener.begin_turn(turn)
             if on_turn is not None:

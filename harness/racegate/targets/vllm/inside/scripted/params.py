@@ -51,7 +51,8 @@ def params_of(
     if request.grammar_modulus:
         from vllm.sampling_params import StructuredOutputsParams
 
-        grammar = StructuredOutputsParams(regex=str(request.grammar_modulus))
+        asked = f"{request.grammar_modulus} {request.grammar_turns}"
+        grammar = StructuredOutputsParams(regex=asked)
         grammar._backend = "xgrammar"  # whom validation would have chosen: new releases ask
         chosen["structured_outputs"] = grammar
     if request.stop_after is not None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from racegate.scenario.spec import Caches, Pause
@@ -14,13 +15,20 @@ from racegate.targets.common.inside.serve import NotTaken
 class Pauses:
     """Pauses the engine of a run and lets it go on, between two turns of its loop.
 
+    given_back: for how long nobody else has blocks, so that the pool can be cleared
     Raises NotTaken if the release cannot be paused with its requests kept.
     """
 
-    def __init__(self, engine: Any, counters: Counter[str], asked: Sequence[Pause]) -> None:
+    def __init__(
+        self,
+        engine: Any,
+        counters: Counter[str],
+        asked: Sequence[Pause],
+        given_back: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
         if asked and "mode" not in inspect.signature(engine.sleep).parameters:
             raise NotTaken("this release cannot be paused with its requests kept")
-        self._engine, self._counters = engine, counters
+        self._engine, self._counters, self._given_back = engine, counters, given_back
         self._asked = sorted(asked, key=lambda one: one.step)
         self._turns_left = 0
 
@@ -40,4 +48,5 @@ class Pauses:
         if asked.turns:
             self._engine.sleep(level=0, mode="keep")
         if asked.caches is Caches.CLEARED:
-            self._engine.reset_prefix_cache(reset_running_requests=True)
+            with self._given_back():
+                self._engine.reset_prefix_cache(reset_running_requests=True)
