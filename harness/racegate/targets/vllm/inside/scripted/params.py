@@ -151,7 +151,7 @@ def penalties_of(request: Request) -> dict[str, float]:
     if request.seed in ANY:
         draw = Random(f"penalties {request.seed}")
         return {
-            name: draw.choice((none, none, *(none + tenths / 10 for tenths in (1, 3, 7))))
+            name: draw.choice((none, none, *(none + tenths / 10 for tenths in (-3, 1, 3, 7))))
             for name, none in NO_PENALTIES.items()
         }
     some = sampled_as(request.seed % SORTS)
