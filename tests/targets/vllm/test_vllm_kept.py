@@ -7,7 +7,7 @@ import mmap
 from dataclasses import dataclass
 from enum import Enum
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -32,6 +32,13 @@ class Output:
 
     num_scheduled_tokens: dict[str, int]
     finished_req_ids: set[str]
+
+
+class Scored(NamedTuple):
+    """Tokens of a prompt."""
+
+    token_ids: torch.Tensor
+    logprobs: torch.Tensor
 
 
 @dataclass
@@ -147,6 +154,20 @@ def test_what_clients_are_given_has_no_clock() -> None:
         "outputs.request_id": {"A": "A"},
         "outputs.new_token_ids": {"A": [5]},
         "outputs.events": {"A": [{"type": "RUNNING"}]},
+    }
+
+
+def test_log_probabilities_that_clients_are_given_are_told() -> None:
+    scored = Scored(torch.tensor([[7, 8]], dtype=torch.int32), torch.tensor([[-0.5, -2.25]]))
+    outputs = [SimpleNamespace(request_id=A, scored=scored, half=torch.ones(1).bfloat16())]
+    watch = RunnerWatch(engine_session())
+    one = scheduler(update_from_output=lambda: {0: SimpleNamespace(outputs=outputs)})
+    watch_outputs(watch, one)
+    one.update_from_output()
+    assert found(watch)["kept for clients"] == {
+        "outputs.request_id": {"A": "A"},
+        "outputs.scored": {"A": {"token_ids": [[7, 8]], "logprobs": [[-0.5, -2.25]]}},
+        "outputs.half": {"A": [1.0]},
     }
 
 

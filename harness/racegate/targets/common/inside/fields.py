@@ -98,6 +98,8 @@ def plain(value: Any, records: int = 0) -> Any:
         return round(float(value), _DECIMALS)
     if isinstance(value, np.generic):
         return value.item()
+    if isinstance(value, torch.Tensor) and records and value.device.type == "cpu":
+        value = value.detach().float().numpy() if value.dtype is torch.bfloat16 else value.numpy()
     if isinstance(value, np.ndarray) and records:
         return _short(past_guards(value).tolist())
     if isinstance(value, array):
