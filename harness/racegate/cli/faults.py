@@ -189,7 +189,7 @@ def _mutate_source(
     tell(json, found, lambda: print_source_mutants(stdout_console(), report))
     if markdown is not None:
         write_text(markdown, render_source_mutants(found))
-    raise typer.Exit(0 if score_of(report.results).is_full else 1)
+    raise typer.Exit(score_of(report.results).exit_code)
 
 
 @app.command("matrix")

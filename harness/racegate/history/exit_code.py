@@ -36,7 +36,7 @@ class ExitCode(IntEnum):
         worker that did not come to its last canaries; of `fleet` a target that no worker can run;
         of `campaign verify` too few scenarios; of `campaign bisect` revisions in question that
         cannot be asked; of `soak` a scenario of which nothing was held; of `ab` waves that are
-        missing
+        missing; of `mutate` no mutant that matters
     OTHER_SIGNATURE: of `replay` alone: another failure than the recorded one
     NOTHING_FOUND: of `replay` alone: no failure
     SCRIPT_FAILED: of `torch run` and `repair`: the script failed by itself, and no conflict was

@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from racegate.device.virtual.compiled import COMPILED_VARIABLE
+from racegate.history.exit_code import ExitCode
 from racegate.measure.evaluation.source.by_gate import GateLook
 from racegate.measure.evaluation.source.child import ChildLimits, ChildResult, Say, in_a_child
 from racegate.measure.evaluation.source.job import SourceTask, SourceWorker, result_of
@@ -264,9 +265,16 @@ def test_more_examples_of_one_test_come_behind_all_others() -> None:
 def test_scores_leave_out_what_does_not_matter() -> None:
     fates = [SourceFate.KILLED] * 3 + [SourceFate.EQUIVALENT, SourceFate.SURVIVED]
     score = score_of([result(fate) for fate in fates])
-    assert (score.mutants, score.score, score.is_full) == (5, 75.0, False)
-    assert score_of([result(SourceFate.KILLED), result(SourceFate.EQUIVALENT)]).is_full
-    assert score_of([]).score == 100.0
+    assert (score.mutants, score.matter, score.percent()) == (5, 4, "75.0 %")
+    assert score.exit_code is ExitCode.FINDING
+    all_killed = score_of([result(SourceFate.KILLED), result(SourceFate.EQUIVALENT)])
+    assert (all_killed.percent(0), all_killed.exit_code) == ("100 %", ExitCode.CLEAN)
+
+
+@pytest.mark.parametrize("fates", [(), (SourceFate.EQUIVALENT,)])
+def test_where_no_mutant_matters_nothing_is_known(fates: tuple[SourceFate, ...]) -> None:
+    score = score_of([result(fate) for fate in fates])
+    assert (score.percent(), score.exit_code) == ("–", ExitCode.INCONCLUSIVE)
 
 
 def test_an_unknown_source_is_refused() -> None:

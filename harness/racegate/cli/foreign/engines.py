@@ -159,7 +159,7 @@ def mutate(
         write_text(markdown, render_release_mutants(found, command))
     if stop is not None:
         raise stop
-    raise typer.Exit(0 if score_of(made.report.results).is_full else 1)
+    raise typer.Exit(score_of(made.report.results).exit_code)
 
 
 def _judged(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from statistics import fmean
 
 from rich.console import Console
 from rich.table import Column, Table
@@ -87,13 +88,17 @@ def print_source_mutants(console: Console, report: SourceReport) -> None:
     console.print(
         f"{score.mutants} of {report.total} mutants of {report.source}: {score.killed} killed, "
         f"{score.equivalent} equivalent, {score.survived} survived, {score.inconclusive} "
-        f"inconclusive, {score.unreached} in lines that nobody runs: {score.score:.1f} %"
+        f"inconclusive, {score.unreached} in lines that nobody runs: {score.percent()}"
     )
+    if not score.matter:
+        console.print("No mutant that matters was judged: nothing is known of what is noticed.")
 
 
 def render_source_mutants(found: SourceMutationObject) -> str:
     """The committed page."""
     report = found.report
+    features = _scores(report.results, lambda result: result.feature)
+    mattering = [one.score for one in features.values() if one.matter]
     return render(
         "source.md.j2",
         report=report,
@@ -104,7 +109,8 @@ def render_source_mutants(found: SourceMutationObject) -> str:
         score=score_of(report.results),
         files=_scores(report.results, lambda result: result.file),
         operators=_scores(report.results, lambda result: result.operator),
-        features=_scores(report.results, lambda result: result.feature),
+        features=features,
+        mean_of_features=f"{fmean(mattering):.1f} %" if mattering else "–",
         missed=[result for result in report.results if result.fate in MISSED],
         equivalent=[result for result in report.results if result.reason],
         cpu_s=sum(result.cpu_s for result in report.results),

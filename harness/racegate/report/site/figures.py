@@ -256,9 +256,8 @@ def _sources(reports: Reports) -> Iterator[Board]:
     score = score_of([one for report in files.values() for one in report.results])
     names = ", ".join(report.source for report in files.values())
     figure = Figure(
-        value=f"{score.score:.1f} %",
-        label=f"of {score.mutants - score.equivalent} edits of the source that change something "
-        f"are noticed ({names})",
+        value=score.percent(),
+        label=f"of {score.matter} edits of the source that change something are noticed ({names})",
         page=next(iter(files)).replace(".json", ".html"),
         file=SOURCE_MUTANTS,
     )

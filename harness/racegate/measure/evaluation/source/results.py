@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from racegate.history.exit_code import ExitCode
 from racegate.scenario.errors import BadInputError
 from racegate.scenario.strict import StrictStruct
 from racegate.scenario.untrusted.reading import ReadError, decode_toml, read_text
@@ -263,15 +264,25 @@ class SourceScore(StrictStruct, frozen=True):
     unreached: int
 
     @property
-    def is_full(self) -> bool:
-        """Whether all that matter were killed."""
-        return self.killed + self.equivalent == self.mutants
+    def matter(self) -> int:
+        """How many change something."""
+        return self.mutants - self.equivalent
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """Of a command that judged them: where none matters, nothing is known."""
+        if not self.matter:
+            return ExitCode.INCONCLUSIVE
+        return ExitCode.CLEAN if self.killed == self.matter else ExitCode.FINDING
 
     @property
     def score(self) -> float:
         """100 if none matters."""
-        matter = self.mutants - self.equivalent
-        return 100 * self.killed / matter if matter else 100.0
+        return 100 * self.killed / self.matter if self.matter else 100.0
+
+    def percent(self, digits: int = 1) -> str:
+        """The score, as it is shown; a dash where none matters."""
+        return f"{self.score:.{digits}f} %" if self.matter else "–"
 
 
 def score_of(results: Sequence[SourceResult]) -> SourceScore:
