@@ -269,6 +269,26 @@ def test_what_states_of_the_second_runner_answer_is_told_once_for_each_answer() 
     assert name not in found(watch)["kept in the runner"]
 
 
+def test_who_watches_a_class_of_states_later_hears_of_its_calls_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Otherwise nothing is observed of the second runner's sampler, and nothing says so."""
+    state = Narrowing()
+    states = part("vllm.v1.worker.gpu.states", max_num_reqs=4, req_id_to_index={A: 1})
+    second = SimpleNamespace(
+        req_states=states, sampler=state, model_state=SimpleNamespace(), block_tables=states
+    )
+    watch_kept(RunnerWatch(engine_session()), second, scheduler())
+    heard, plain = [], Narrowing.apply
+
+    def apply(self: Narrowing, rows: list[int]) -> object:
+        heard.append(rows)
+        return plain(self, rows)
+
+    monkeypatch.setattr(Narrowing, "apply", apply)
+    assert state.apply([0]) is None and heard == [[0]]
+
+
 def test_what_a_clock_says_and_where_a_file_lies_is_not_told_by_name_either() -> None:
     owner = SimpleNamespace(
         stats={"lookup_delay_seconds": 0.25, "lookups": 2}, wait_seconds=1.0, lora_path="/x"

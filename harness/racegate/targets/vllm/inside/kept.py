@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import wraps
-from inspect import getmembers, isfunction
-from typing import Any
+from inspect import getattr_static, getmembers, isfunction
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -171,7 +171,7 @@ class _Answers:
         for prefix, state in states:
             for name, _ in getmembers(type(state), isfunction):
                 if not name.startswith("_"):
-                    setattr(state, name, self._noting(getattr(state, name), f"{prefix}.{name}()"))
+                    setattr(state, name, self._noting(_method(state, name), f"{prefix}.{name}()"))
 
     def take(self) -> Values:
         """In an order that says nothing of that of the calls."""
@@ -192,6 +192,14 @@ class _Answers:
             return made
 
         return answered
+
+
+def _method(state: Any, name: str) -> Callable[..., Any]:
+    """A method of an object, as its class has it when it is called: others may watch the class."""
+    if name in vars(state):
+        return cast(Callable[..., Any], getattr(state, name))
+    kind = type(state)
+    return lambda *args, **kwargs: getattr_static(kind, name).__get__(state, kind)(*args, **kwargs)
 
 
 class _Second:

@@ -16,6 +16,7 @@ from racegate.targets.vllm.wire import ANY, STEPS, ThinkingMode, seed_asked
 _NAMED = "logprob_token_ids"  # whose log probabilities a request asks for
 SORTS = 4  # of requests that are sampled, by their seeds: what follows its row is another's there
 NO_PENALTIES = {"presence_penalty": 0.0, "frequency_penalty": 0.0, "repetition_penalty": 1.0}
+NEARLY = 8.5  # makes a token almost as likely as the scripted one
 HALF = 0.5  # of what is likely: less than the scripted token alone
 SCORED = 200  # and from which on it asks for log probabilities of its prompt's tokens too
 ONE_PENALTY = 300  # and from which on it has one penalty again, that of frequency
@@ -48,6 +49,9 @@ def params_of(
         if "min_tokens" in chosen:
             chosen["min_tokens"] = min(chosen["min_tokens"], request.max_tokens)
         chosen |= scored_as(request)
+    if "min_p" in chosen and penalties_of(request) == NO_PENALTIES:
+        # Likely enough for it before the temperature has scaled the logits, and not behind that.
+        chosen["logit_bias"] = {own[1]: NEARLY}
     if request.grammar_modulus:
         from vllm.sampling_params import StructuredOutputsParams
 
