@@ -18,11 +18,11 @@ from typer.testing import CliRunner
 from racegate.cli.app import app
 from racegate.cli.foreign.pictures import write_causes
 from racegate.history.exit_code import ExitCode
-from racegate.history.finding import Benign, FindingKind
+from racegate.history.finding import Benign, FindingKind, KernelTotal
 from racegate.history.gates.results import gated
 from racegate.history.outcome import Comparison, RunResult
 from racegate.interpose.outcome import Ending, Observation
-from racegate.jobs.foreign.beside import ComparedRun, compare
+from racegate.jobs.foreign.beside import ComparedRun, compare, untold_of
 from racegate.report.causes import told_findings
 from racegate.report.targets.results import print_target_gate
 from racegate.targets.common.judge import judge
@@ -59,11 +59,28 @@ def compared_as(run: ReleaseRun, result: RunResult) -> ComparedRun:
         message=run.message,
         seen=run.inner,
         delivered=run.delivered,
+        untold=untold_of(run.kernels),
     )
 
 
 def beside(base: ComparedRun, run: ReleaseRun) -> Comparison:
     return compare(base, compared_as(run, base.result))
+
+
+def test_lines_of_a_kernel_that_may_meet_are_told_where_the_base_has_none() -> None:
+    """Which of them comes first is a matter of how the kernel is compiled: no race that is shown,
+    and no order either.
+    """
+    kernel = KernelTotal(
+        name="copy_kernel", file="k.py", line=1, launches=2, programs=4, findings=0, untold=0
+    )
+    before = msgspec.structs.replace(ran(observed(1, "a", n=1)), kernels=(kernel,))
+    meets = msgspec.structs.replace(before, kernels=(msgspec.structs.replace(kernel, untold=1),))
+    found = beside(base_of(before), meets).changed
+    assert found is not None and found.message == (
+        "lines that may meet is ['copy_kernel: 1 pair'], in the base []"
+    )
+    assert beside(base_of(meets), meets).changed is None
 
 
 ROWS = st.lists(st.integers(0, 3), min_size=3, max_size=3)

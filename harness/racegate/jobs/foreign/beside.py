@@ -15,7 +15,7 @@ from itertools import zip_longest
 
 import msgspec
 
-from racegate.history.finding import Finding, FindingKind, Verdict
+from racegate.history.finding import Finding, FindingKind, KernelTotal, Verdict
 from racegate.history.outcome import Comparison, RunResult
 from racegate.interpose.outcome import Ending, Observation
 from racegate.scenario.strict import StrictStruct
@@ -29,6 +29,7 @@ _HARM = (Verdict.BENIGN, Verdict.CONFLICT, Verdict.DIVERGENT)
 _CUT = (Ending.LOST, Ending.TIMED_OUT, Ending.INTERRUPTED)  # of these runs nothing is known
 _ROWS = "rows"  # the field of an observation that names the request of each row
 _ERROR = "error"  # the place of one that differs
+_UNTOLD = "lines that may meet"  # likewise
 _SHOWN_MAX = 60
 
 
@@ -38,6 +39,8 @@ class ComparedRun(StrictStruct, frozen=True, kw_only=True):
     result: what its judge said
     ending, exit_code, message: of the run in which nothing was held
     seen: what that observed, in order, of a scenario with its step; delivered: tokens by request
+    untold: kernels with lines that may meet, by how they are compiled: no race that is shown, and
+        no order that a change may bring unseen
     """
 
     result: RunResult
@@ -46,6 +49,7 @@ class ComparedRun(StrictStruct, frozen=True, kw_only=True):
     message: str = ""
     seen: tuple[Observation, ...] = ()
     delivered: dict[str, tuple[int, ...]] = msgspec.field(default_factory=dict)
+    untold: tuple[str, ...] = ()
 
 
 def compared_run(judged: ReleaseVerdict, result: RunResult) -> ComparedRun:
@@ -57,7 +61,13 @@ def compared_run(judged: ReleaseVerdict, result: RunResult) -> ComparedRun:
         message=run.message,
         seen=run.inner,
         delivered=run.delivered,
+        untold=untold_of(run.kernels),
     )
+
+
+def untold_of(kernels: Sequence[KernelTotal]) -> tuple[str, ...]:
+    """Kernels with lines of which it cannot be told whether they meet, and how many."""
+    return tuple(sorted(f"{one.name}: {many(one.untold, 'pair')}" for one in kernels if one.untold))
 
 
 def compare(
@@ -174,11 +184,14 @@ def _changed(base: ComparedRun, change: ComparedRun, unstable: AbstractSet[str])
     elif tokens:
         old, new = (one.delivered.get(tokens[0]) for one in (base, change))
         first = ValueChange(place="delivered tokens", request=tokens[0], old=old, new=new)
+    elif base.untold != change.untold:
+        first = ValueChange(place=_UNTOLD, old=list(base.untold), new=list(change.untold))
     else:
         return None
     known = [(mine.name, mine.digest) if mine is not None else None for _, mine in differ]
     other = {name: change.delivered.get(name) for name in tokens}
-    own = (_error_in(change),) if first.place == _ERROR else ()
+    own: tuple[str, ...] = (_error_in(change),) if first.place == _ERROR else ()
+    own += change.untold if first.place == _UNTOLD else ()
     decides = (known, change.ending, change.exit_code, other, *own)
     digest = hashlib.sha256(msgspec.json.encode(decides)).hexdigest()[:12]
     return msgspec.structs.replace(first, digest=digest).finding

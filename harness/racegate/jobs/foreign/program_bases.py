@@ -15,7 +15,7 @@ import msgspec
 from racegate.history.outcome import Comparison
 from racegate.interpose.errors import BadInput
 from racegate.interpose.outcome import Plan, changed
-from racegate.jobs.foreign.beside import ComparedRun, compare
+from racegate.jobs.foreign.beside import ComparedRun, compare, untold_of
 from racegate.targets.program.judge import (
     ProgramTarget,
     ProgramVerdict,
@@ -120,4 +120,5 @@ def _compared(judged: ProgramVerdict, title: str, names: tuple[str, str] = ("", 
         exit_code=base.exit_code,
         message=base.message,
         seen=base.observations,
+        untold=untold_of(base.kernels),
     )
