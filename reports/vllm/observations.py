@@ -8,7 +8,8 @@ were observed and how many of their values were compared with what is true. Then
 the runner's own values wrong after the other, or what the scheduler tells it, in a step in which
 everything decodes and in one in which prompts begin and go on: a field that none of these changes
 is dead, but where it had the same value in all scenarios. What is in the file already is kept, but
-for the ways that are asked for. Writes a page beside the file.
+for the ways that are asked for. Writes a page beside the file, and exits with 1 where a field that
+the file had is observed no more.
 """
 
 from __future__ import annotations
@@ -152,13 +153,27 @@ def main() -> None:
     if given.out.exists():
         cells = msgspec.json.decode(given.out.read_bytes(), type=list[CellCount])
         known = {cell.way: cell for cell in cells}
+    lost: list[str] = []
     for runner in given.runner or list(ModelRunner):
         for mode in given.mode or [StateMode.NONE, StateMode.ALIGN]:
             counted = count(Cell(release=given.release, runner=runner, mode=mode))
+            lost += lost_since(known.get(counted.way), counted)
             known[counted.way] = counted
             text = msgspec.json.format(msgspec.json.encode(sorted(known.values(), key=_way)))
             given.out.write_bytes(text + b"\n")
     given.out.with_suffix(".md").write_text(page(sorted(known.values(), key=_way)))
+    if lost:
+        raise SystemExit("no run observes any more: " + ", ".join(lost))
+
+
+def lost_since(before: CellCount | None, now: CellCount) -> list[str]:
+    """Fields that were observed before and are not now: whoever watched them may have been
+    forgotten, and nothing else says so.
+    """
+    fields = {} if before is None else before.fields
+    had = {name for name, one in fields.items() if one.observed}
+    have = {name for name, one in now.fields.items() if one.observed}
+    return [f"{name} ({now.runner} {now.mode})" for name in sorted(had - have)]
 
 
 def _way(cell: CellCount) -> tuple[str, str, str]:

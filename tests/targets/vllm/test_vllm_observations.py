@@ -173,6 +173,20 @@ def test_only_what_is_asked_for_is_counted_again(
     assert "not true: 1." in " ".join(text.split())
 
 
+def test_a_field_that_no_run_observes_any_more_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing else says so: what is not observed is compared with nothing."""
+    out, field = tmp_path / "observations.json", FieldCount(observed=1, compared=1, shown=())
+    out.write_bytes(msgspec.json.encode([cell_of(StateMode.NONE, field)]))
+    unseen = msgspec.structs.replace(field, observed=0)
+    monkeypatch.setattr(observations, "count", lambda cell: cell_of(cell.mode, unseen))
+    arguments = ["observations.py", str(out), "--release", "1.0", "--runner", "v2"]
+    monkeypatch.setattr("sys.argv", [*arguments, "--mode", "none"])
+    with pytest.raises(SystemExit, match=r"observes any more: tokens \(v2 none\)"):
+        observations.main()
+
+
 def test_the_committed_page_is_that_of_the_committed_counts() -> None:
     folder = observations.ROOT / "reports" / "vllm"
     data = (folder / "observations.json").read_bytes()
