@@ -250,7 +250,7 @@ class GrammarExecutor:
             grammar = compile_of(request)
             turns = grammar.turns
             late.set_result(grammar)
-        except Exception as error:  # noqa: BLE001  as a pool of threads hands it over
+        except ValueError as error:  # a grammar that does not compile
             late.set_exception(error)
         self._watch.counters["late_grammars"] += turns > 0
         return late
