@@ -40,6 +40,7 @@ class KnownLaunches:
     """
 
     def __init__(self) -> None:
+        # By the places of their small inputs and a digest of these; then by those of all.
         self._by_first: dict[Places, dict[bytes, dict[Places, dict[bytes, LaunchEffect]]]] = {}
         self._number = 0
 
@@ -60,8 +61,8 @@ class KnownLaunches:
 
     def at(self, found: Callable[[Places], bytes | None]) -> Iterator[LaunchEffect]:
         """Those for which found has the digest of what stands in their inputs; None: no memory"""
-        for small, by_first in self._by_first.items():
-            for inputs, effects in by_first.get(found(small) or b"", {}).items():
+        for few, by_first in self._by_first.items():
+            for inputs, effects in by_first.get(found(few) or b"", {}).items():
                 effect = effects.get(found(inputs) or b"")
                 if effect is not None:
                     yield effect
