@@ -129,7 +129,7 @@ def words_of(own: range) -> list[list[int]]:
     begun = range(0, len(own), 8)
     pairs = ([own[at], two] for at in begun)
     triples = ([own[at], own[(at + STEPS[0]) % len(own)], three] for at in begun)
-    return [[one], *pairs, *triples]
+    return [*triples, [one], *pairs]  # in no order of their lengths: a client has none
 
 
 def _at_least(count: int, own: range) -> dict[str, Any]:
