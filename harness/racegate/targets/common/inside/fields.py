@@ -99,7 +99,8 @@ def plain(value: Any, records: int = 0) -> Any:
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, torch.Tensor) and records and value.device.type == "cpu":
-        value = value.detach().float().numpy() if value.dtype is torch.bfloat16 else value.numpy()
+        told = value.detach()
+        value = (told.float() if told.dtype is torch.bfloat16 else told).numpy()
     if isinstance(value, np.ndarray) and records:
         return _short(past_guards(value).tolist())
     if isinstance(value, array):
