@@ -119,6 +119,15 @@ def test_fields_are_told_by_request_without_what_runs_have_of_their_own() -> Non
     assert not [name for name in of if name.endswith("time")]
 
 
+def test_which_encoded_images_are_kept_is_told() -> None:
+    images = SimpleNamespace(num_free_slots=16, cached={"A 0": {A}, "B 0": set()})
+    watch = RunnerWatch(engine_session())
+    watch_kept(watch, runner(), scheduler(encoder_cache_manager=images))(None)
+    of = found(watch)["kept in the scheduler"]
+    assert of["encoded images.num_free_slots"] == 16
+    assert of["encoded images.cached"] == {"A 0": ["A"], "B 0": []}
+
+
 def test_a_long_list_is_told_by_its_end_and_every_value_counts() -> None:
     told = []
     for changed in (None, 50):

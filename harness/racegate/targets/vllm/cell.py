@@ -207,8 +207,6 @@ class Cell(EngineCell, frozen=True, kw_only=True, tag="vllm", tag_field="of"):
         has_images = any(request.images for request in scenario.requests)
         if expect.encoded_images and self.images is ImageMode.POSITIONS:
             return "it has images that are encoded: --images encoded"
-        if has_images and self.images is ImageMode.ENCODED and self.runner is ModelRunner.V1:
-            return "images are encoded for runner V2 alone: --runner v2"
         has_dimensions = self.positions is PositionMode.MROPE
         if has_images and not has_dimensions and self.images is ImageMode.POSITIONS:
             return "it has images: --positions mrope"

@@ -118,6 +118,9 @@ def _of_scheduler(scheduler: Any) -> Values:
     groups = getattr(getattr(manager, "coordinator", None), "single_type_managers", ())
     for number, group in enumerate(groups):
         found |= fields_of(group, f"blocks.group {number}")
+    images = getattr(scheduler, "encoder_cache_manager", None)
+    if images is not None:
+        found |= fields_of(images, "encoded images")
     return found
 
 

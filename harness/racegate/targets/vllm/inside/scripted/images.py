@@ -21,17 +21,21 @@ from racegate.targets.vllm.wire import ProposerKind
 MODALITY = "image"
 TOKEN, PLACE = 1, 2  # columns of an embedding: the token, and 1 for the first one of an image
 ENCODED_MAX = 64  # tokens of images in one step: two large ones are not encoded at once
+NO_TOKEN = -1  # an image has tokens of its own, which no token of text stands for
 _KEY = "image_tokens"  # of what a processor would have made
 
 
 def take_images(drafter: ProposerKind) -> None:
     """Before the engine is made. drafter: a model of its own knows text alone"""
+    from transformers import PretrainedConfig
     from vllm.model_executor.models import qwen3_5, qwen3_next, qwen3_next_mtp, registry
     from vllm.multimodal.registry import MultiModalRegistry
 
     for model in (qwen3_next.Qwen3NextForCausalLM, qwen3_5.Qwen3_5ForCausalLM):
         model.supports_multimodal = True
+        model.requires_raw_input_tokens = False
         model.get_language_model = lambda self: self
+    PretrainedConfig.image_token_index = NO_TOKEN  # runner V1 hands it to a drafter's model
     qwen3_next_mtp.Qwen3NextMTP.supports_multimodal_embeddings = drafter is ProposerKind.MTP
     # What a release has found out of its models is kept, and is of those that take text.
     lazy: Any = registry._LazyRegisteredModel
