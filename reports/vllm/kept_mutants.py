@@ -100,11 +100,15 @@ these.""",
 rest came from reading the survivors: those that another setting could show were judged in it
 (above), in a few scenarios each, and five more in scenarios of the same setting, of which
 `cleared_then_preempted` and `grammar_comes_late` are new; log probabilities of prompts, as clients
-are given them, were not compared before. What needs yet another setting is named.""",
+are given them, were not compared before. Three more were noticed once images were encoded for
+runner V1 too, which of them the scheduler keeps was compared, and another request ran in the step
+that tells of a load that failed. What needs yet another setting is named.""",
     ("v2", 20): """**As drawn it was 98 of 150 (65.3 %)**, in all 57 scenarios of one setting. The
 rest came from reading the survivors: those that another setting could show were judged in it
 (above), in a few scenarios each; `one_masked_token_each`, `one_penalty`, `cleared_then_preempted`
-and `grammar_comes_late` were made for five of them. What needs yet another setting is named.""",
+and `grammar_comes_late` were made for five of them. Those left were judged again once the sampler
+was observed again, and which encoded images the scheduler keeps. What needs yet another setting is
+named.""",
 }
 # Where a page is of several: by the first of them.
 SEEDS = {7: "each of the seeds 7 to 12 draws"}
