@@ -341,7 +341,7 @@ class Driver:
                 on_turn(turn)
             for index in [i for i, request in waiting.items() if request.arrive <= watch.step]:
                 self._add(index, waiting.pop(index))
-            if not engine.has_unfinished_requests():
+            if not self._has_work():
                 if not waiting:
                     break
                 watch.begin_step()
@@ -367,10 +367,10 @@ class Driver:
             self._computed.begin(lies=lies)
         return script_of(self._asked, scenario, plain, lies=lies, device=device)
 
-    def drain(self) -> None:
-        """Takes in the steps that are still in flight when all requests are done."""
-        while self._core.batch_queue:
-            self._engine.step()
+    def _has_work(self) -> bool:
+        """Whether a server would step: to tell a worker who ended, or to save blocks, as well."""
+        is_asked = self._engine.has_unfinished_requests() or self._core.scheduler.has_requests()
+        return is_asked or bool(self._core.batch_queue)
 
     def _add(self, index: int, request: Request) -> None:
         tokens = self.script.prompt(index)

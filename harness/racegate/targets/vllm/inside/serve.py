@@ -259,7 +259,6 @@ class Host:
         device, and so for a latch.
         """
         self._driver.run(task.scenario)
-        self._driver.drain()
 
     def learn(self, *, is_last: bool = True) -> None:
         """In a process that forks: what was found out in the last run, and what was imported in it,

@@ -28,6 +28,7 @@ _KEY = "image_tokens"  # of what a processor would have made
 def take_images(drafter: ProposerKind) -> None:
     """Before the engine is made. drafter: a model of its own knows text alone"""
     from transformers import PretrainedConfig
+
     from vllm.model_executor.models import qwen3_5, qwen3_next, qwen3_next_mtp, registry
     from vllm.multimodal.registry import MultiModalRegistry
 
