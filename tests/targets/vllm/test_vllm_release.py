@@ -57,6 +57,8 @@ def test_a_search_finds_the_public_race(tmp_path: Path) -> None:
         again = engine.run(scenario, Plan())
     assert (again.seen, again.findings) == (judged.base.seen, judged.base.findings)
     assert [one.preview for one in again.inner] == [one.preview for one in judged.base.inner]
+    chosen = [one.preview for one in again.inner if one.name.endswith("kept for the runner")]
+    assert '"finished_req_ids":["B","P"]' in chosen[-1], "a step without requests tells who ended"
 
 
 @pytest.mark.vllm
