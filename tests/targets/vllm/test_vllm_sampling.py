@@ -13,6 +13,7 @@ import torch
 
 from racegate.targets.vllm.inside.sampling import watch_sampling
 from racegate.targets.vllm.inside.scripted.model import vocab_of
+from racegate.targets.vllm.inside.scripted.params import refusals
 from racegate.targets.vllm.inside.standins import verify_in_chunks
 from racegate.targets.vllm.wire import DRAFTS_USUAL, VocabularyMode
 
@@ -205,3 +206,18 @@ def test_a_chunk_has_the_rows_of_two_requests_whatever_the_vocabulary(
     vocab = vocab_of(vocabulary)
     verify_in_chunks(vocab)
     assert verifies.MAX_CHUNK_BYTES // (vocab * 4) == 2 * (DRAFTS_USUAL + 1)
+
+
+def test_what_newer_releases_raise_for_a_request_is_no_error_of_the_engine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Those of before have no such module, or a ValueError in it; 0.27.1 and later have neither."""
+    refused = type("VLLMClientError", (Exception,), {})
+    newer: Any = ModuleType("vllm.exceptions")
+    monkeypatch.setitem(sys.modules, "vllm", ModuleType("vllm"))
+    monkeypatch.setitem(sys.modules, "vllm.exceptions", None)
+    assert not issubclass(refused, refusals()) and ValueError in refusals()
+    monkeypatch.setitem(sys.modules, "vllm.exceptions", newer)
+    assert set(refusals()) == {ValueError}
+    newer.VLLMClientError = refused
+    assert issubclass(refused, refusals()) and ValueError in refusals()

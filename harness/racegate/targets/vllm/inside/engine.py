@@ -40,7 +40,7 @@ from racegate.targets.vllm.inside.scripted.images import (
     prompt_with,
 )
 from racegate.targets.vllm.inside.scripted.model import WIDTH, Script, config
-from racegate.targets.vllm.inside.scripted.params import params_of, penalties_of
+from racegate.targets.vllm.inside.scripted.params import params_of, penalties_of, refusals
 from racegate.targets.vllm.inside.scripted.pauses import Pauses
 from racegate.targets.vllm.inside.scripted.scripts import fit_release, script_of
 from racegate.targets.vllm.inside.scripted.speculation import LAYERS_HEARD, OWN_MODELS, asked_drafts
@@ -385,7 +385,7 @@ class Driver:
             adapter = with_adapter(self._asked.adapters, index, self.runner.model_config.model)
             priority = priority_of(index, self._asked.priorities)
             self._engine.add_request(request.name, prompt, params, **adapter, **priority)
-        except ValueError as error:
+        except refusals() as error:
             raise NotTaken(f"this release does not take request {request.name}: {error}") from error
         self._identities |= {name_of(one): one for one in self._core.scheduler.requests}
 

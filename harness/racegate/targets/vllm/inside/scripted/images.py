@@ -36,18 +36,19 @@ def take_images(drafter: ProposerKind) -> None:
         model.supports_multimodal = True
         model.requires_raw_input_tokens = False
         model.get_language_model = lambda self: self
-    PretrainedConfig.image_token_index = NO_TOKEN  # runner V1 hands it to a drafter's model
+    configs: Any = PretrainedConfig
+    configs.image_token_index = NO_TOKEN  # runner V1 hands it to a drafter's model
     qwen3_next_mtp.Qwen3NextMTP.supports_multimodal_embeddings = drafter is ProposerKind.MTP
     # What a release has found out of its models is kept, and is of those that take text.
     lazy: Any = registry._LazyRegisteredModel
     lazy._load_modelinfo_from_cache = lambda self, digest: None
     lazy._save_modelinfo_to_cache = lambda self, found, digest: None
     MultiModalRegistry.create_processor = _processor
-    MultiModalRegistry.get_processing_info = _limits
+    MultiModalRegistry.get_processing_info = MultiModalRegistry._create_processing_info = _limits
 
 
 def _processor(registry: Any, model_config: Any, **kwargs: Any) -> Any:
-    return SimpleNamespace(info=_limits(registry, model_config))
+    return SimpleNamespace(info=_limits(registry, model_config), cache=None)
 
 
 def _limits(registry: Any, model_config: Any, *args: Any, **kwargs: Any) -> Any:

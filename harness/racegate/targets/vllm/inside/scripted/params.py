@@ -5,6 +5,7 @@ from a client. All of it leaves the scripted token the only likely one.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib import import_module
 from random import Random
 from typing import Any
 
@@ -20,6 +21,15 @@ NEARLY = 8.5  # makes a token almost as likely as the scripted one
 HALF = 0.5  # of what is likely: less than the scripted token alone
 SCORED = 200  # and from which on it asks for log probabilities of its prompt's tokens too
 ONE_PENALTY = 300  # and from which on it has one penalty again, that of frequency
+
+
+def refusals() -> tuple[type[Exception], ...]:
+    """What a release raises for a request that it does not take."""
+    try:
+        known = import_module("vllm.exceptions")
+    except ImportError:
+        return (ValueError,)
+    return (ValueError, getattr(known, "VLLMClientError", ValueError))
 
 
 def params_of(
