@@ -323,6 +323,9 @@ VLLM = (
     Patch(by="targets.vllm.inside.standins", owner="vllm.v1.sample.ops.topk_topp_sampler",
           attributes=("HAS_TRITON",), releases="that have its form in torch",
           why="its kernels are long under the interpreter"),
+    Patch(by="targets.vllm.inside.scripted.scripts", owner="vllm.v1.engine.input_processor",
+          attributes=("random_uuid",), releases="that add a random number to a request's name",
+          why="a set of names has another order in each run"),
     Patch(by="targets.vllm.inside.serve", owner="torch.cuda", attributes=("_is_in_bad_fork",),
           why="the device is memory, which may be forked"),
 )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -16,11 +17,13 @@ from racegate.history.exit_code import ExitCode
 from racegate.interpose.outcome import Ending
 from racegate.scenario.expect import Expect
 from racegate.scenario.files import load_for
+from racegate.targets.common.inside.fields import name_of
 from racegate.targets.common.judge import unmet_expectations
 from racegate.targets.common.wire import Fidelity, ReleaseRun
 from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.inside.graphs import asked_graphs
 from racegate.targets.vllm.inside.scripted.model import VOCAB, config, drafter_config, vocab_of
+from racegate.targets.vllm.inside.scripted.scripts import fit_release
 from racegate.targets.vllm.inside.scripted.speculation import drafts_by_batch
 from racegate.targets.vllm.inside.scripted.windows import WINDOW_TOKENS
 from racegate.targets.vllm.inside.standins import own_arguments
@@ -309,3 +312,20 @@ def test_arguments_of_the_engine_are_the_release_s_own() -> None:
     for text, said in (("interval=2", "have no 'interval'"), (f"{known[0]}=two", "is no JSON")):
         with pytest.raises(RuntimeError, match=said):
             own_arguments([text], known)
+
+
+def test_a_request_has_the_same_identity_in_every_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """vLLM 0.25.1's second runner frees slots in the order of a set of them."""
+    processor: Any = ModuleType("vllm.v1.engine.input_processor")
+    processor.random_uuid = lambda: "0123456789abcdef"
+    for path in ("vllm", "vllm.v1", "vllm.v1.engine"):
+        monkeypatch.setitem(sys.modules, path, ModuleType(path))
+    monkeypatch.setitem(sys.modules, processor.__name__, processor)
+    fit_release(Cell(release="1", runner=ModelRunner.V1, mode=StateMode.NONE))
+    named = f"A-{processor.random_uuid():.8}"
+    assert (named, name_of(named)) == ("A-00000000", "A")
+
+
+def test_an_older_release_adds_nothing_to_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "vllm.v1.engine.input_processor", None)
+    fit_release(Cell(release="1", runner=ModelRunner.V1, mode=StateMode.NONE))

@@ -15,6 +15,8 @@ from racegate.targets.vllm.inside.scripted.speculation import draft_pass_by_pass
 from racegate.targets.vllm.inside.scripted.windows import give_windows
 from racegate.targets.vllm.wire import CaptureMode, ImageMode, ProposerKind
 
+_SUFFIX = "0" * 8  # of the identity that a request has in the engine
+
 
 def fit_release(asked: Cell) -> None:
     """Before the engine is made."""
@@ -23,6 +25,20 @@ def fit_release(asked: Cell) -> None:
     if asked.images is ImageMode.ENCODED:
         take_images(asked.drafter)
     give_windows(asked.layers)
+    _name_requests_alike()
+
+
+def _name_requests_alike() -> None:
+    """A request has the same identity in every run: releases end with a random number what its
+    client calls it, and some free rows and slots in the order of a set of these. Names of a
+    scenario's requests are unique.
+    """
+    try:
+        import vllm.v1.engine.input_processor as processor
+    except ImportError:  # an older release, which adds none
+        return
+    if hasattr(processor, "random_uuid"):
+        processor.random_uuid = lambda: _SUFFIX
 
 
 def script_of(
