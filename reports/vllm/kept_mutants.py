@@ -92,10 +92,10 @@ a folder of these): `abort_in_flight`, `as_long_as_the_model`, `budget_used_up`,
 `chunk_in_moved_row`, `every_mix_of_rows`, `four_tokens_beside_none`, `given_up_in_its_prompt`,
 `given_up_late`, `last_chunk_of_one_token`, `paused_in_flight`, `penalties_and_seeds`,
 `penalties_in_a_used_place`, `preemption_for_blocks`, `prompts_of_one_token`, `scored_prompts`,
-`structured_output`. Two more came from reading the survivors: one was judged again (`--again`) in
-the scenario that is for it and the setting that it needs, and one is a mutant of seed 3 too, judged
-there. Settings of production are named for all others, but for three of them nothing was run in
-these.""",
+`structured_output`. The others came from reading the survivors: each was judged again (`--again`)
+in the scenario that is for it and the setting that it needs, or is a mutant of seed 3 too and was
+judged there; `prompt_behind_a_cached_one` was made for one. Settings of production are named for
+those that are missed.""",
     ("v1", 20): """**As drawn it was 104 of 150 (69.3 %)**, in all 57 scenarios of one setting. The
 rest came from reading the survivors: those that another setting could show were judged in it
 (above), in a few scenarios each, and five more in scenarios of the same setting, of which
@@ -105,10 +105,10 @@ runner V1 too, which of them the scheduler keeps was compared, and another reque
 that tells of a load that failed. What needs yet another setting is named.""",
     ("v2", 20): """**As drawn it was 98 of 150 (65.3 %)**, in all 57 scenarios of one setting. The
 rest came from reading the survivors: those that another setting could show were judged in it
-(above), in a few scenarios each; `one_masked_token_each`, `one_penalty`, `cleared_then_preempted`
-and `grammar_comes_late` were made for five of them. Those left were judged again once the sampler
-was observed again, and which encoded images the scheduler keeps. What needs yet another setting is
-named.""",
+(above), in a few scenarios each; `one_masked_token_each`, `one_penalty`, `cleared_then_preempted`,
+`grammar_comes_late` and `sampled_from_the_first` were made for six of them. Those left were judged
+again once the sampler was observed again, and which encoded images the scheduler keeps. What needs
+yet another setting is named.""",
 }
 # Where a page is of several: by the first of them.
 SEEDS = {7: "each of the seeds 7 to 12 draws"}
