@@ -20,6 +20,7 @@ from racegate.targets.common.wire import PENALISED, TEMPERATURE_ONE, UNPENALISED
 from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.inside.conditions import (
     GrammarExecutor,
+    ModulusGrammar,
     ModulusGrammars,
     StepLimits,
     leave_blocks,
@@ -65,37 +66,51 @@ def a_watch() -> RunnerWatch:
     return RunnerWatch(engine_session())
 
 
+def a_backend(watch: RunnerWatch | None = None, vocab: int = VOCAB) -> ModulusGrammars:
+    return ModulusGrammars(watch or a_watch(), SimpleNamespace, vocab)
+
+
 @settings(max_examples=25)
 @given(st.integers(2, 5), st.lists(st.integers(0, VOCAB - 1), min_size=1, max_size=6))
 def test_a_mask_allows_what_the_grammar_accepts(modulus: int, tokens: list[int]) -> None:
-    grammars = ModulusGrammars(a_watch())
-    grammar = grammars.compile_grammar("regex", f"{modulus} 0")
+    grammars = a_backend()
+    grammar = grammars.compile_grammar("regex", f"{modulus} 0").matcher
     mask = grammars.allocate_token_bitmask(2)
     for token in tokens:
-        grammar.fill_bitmask(mask, 1)
+        grammar.fill_next_token_bitmask(mask, 1)
         is_allowed = bool(mask[1, token // 32].item() >> (token % 32) & 1)
-        assert grammar.accept_tokens("A", [token]) is is_allowed
+        assert grammar.accept_token(token) is is_allowed
     assert torch.equal(mask[0], torch.full((VOCAB // 32,), -1, dtype=torch.int32))
 
 
 def test_a_mask_has_as_many_tokens_as_the_model() -> None:
-    grammars = ModulusGrammars(a_watch(), 2 * VOCAB)
+    grammars = a_backend(vocab=2 * VOCAB)
     grammar, mask = grammars.compile_grammar("regex", "3 0"), grammars.allocate_token_bitmask(1)
-    assert mask.shape == (1, 2 * VOCAB // 32) and grammar.accept_tokens("A", [0])
-    grammar.fill_bitmask(mask, 0)
+    assert mask.shape == (1, 2 * VOCAB // 32) and grammar.matcher.accept_token(0)
+    grammar.matcher.fill_next_token_bitmask(mask, 0)
     last = [bool(mask[0, -1].item() >> bit & 1) for bit in range(32)]
     assert last == [token % 3 != 0 for token in range(2 * VOCAB - 32, 2 * VOCAB)]
 
 
+def accepted(grammar: ModulusGrammar, *tokens: int) -> list[bool]:
+    return [grammar.accept_token(token) for token in tokens]
+
+
 def test_a_grammar_takes_tokens_back() -> None:
-    grammar = ModulusGrammars(a_watch()).compile_grammar("regex", "2 0")
-    assert grammar.accept_tokens("A", [1, 2, 3])
-    assert grammar.validate_tokens([4, 6, 7]) == [4]
-    assert not grammar.accept_tokens("A", [5])
+    grammar = a_backend().compile_grammar("regex", "2 0").matcher
+    assert accepted(grammar, 1, 2, 3, 5) == [True, True, True, False]
     grammar.rollback(1)
-    assert grammar.validate_tokens([4]) == []
+    assert accepted(grammar, 4) == [False]
     grammar.reset()
-    assert grammar.validate_tokens([4]) == [4]
+    assert accepted(grammar, 4) == [True]
+
+
+def test_a_grammar_ends_with_a_token_and_goes_on_without_it() -> None:
+    grammar = a_backend().compile_grammar("regex", "2 0 6").matcher
+    assert accepted(grammar, 1, 6) == [True, True] and grammar.is_terminated()
+    assert accepted(grammar, 7) == [False]
+    grammar.rollback(1)
+    assert not grammar.is_terminated() and accepted(grammar, 4, 7) == [True, True]
 
 
 def test_prompts_share_the_tokens_of_an_equal_beginning() -> None:
@@ -192,7 +207,7 @@ def test_prefills_wait_for_every_so_manieth_step() -> None:
 
 def test_nobody_compiles_a_grammar_above_all_tokens() -> None:
     watch = a_watch()
-    grammars = ModulusGrammars(watch)
+    grammars = a_backend(watch)
     assert MODULUS_MAX == VOCAB and grammars.compile_grammar("regex", f"{MODULUS_MAX} 0")
     with pytest.raises(ValueError, match="congruent"):
         grammars.compile_grammar("regex", f"{MODULUS_MAX + 1} 0")
@@ -368,24 +383,24 @@ def test_all_requests_but_the_first_are_given_no_token_to_think_with() -> None:
 def test_a_grammar_is_compiled_for_so_many_turns_of_the_loop() -> None:
     turn, watch = 5, a_watch()
     executor = GrammarExecutor(watch, lambda: turn)
-    grammars = ModulusGrammars(watch)
+    grammars = a_backend(watch)
     late, at_once = (
         executor.submit(lambda asked: grammars.compile_grammar("regex", asked), asked)
         for asked in ("2 3", "2 0")
     )
-    assert at_once.done() and at_once.result().validate_tokens([1, 3, 2]) == [1]
+    assert at_once.done() and accepted(at_once.result().matcher, 1, 3) == [True, False]
     turn = 7
     assert not late.done()
     with pytest.raises(TimeoutError):
         late.result(timeout=0.0001)
     turn = 8
-    assert late.done() and late.result().turns == 3
+    assert late.done() and late.result().matcher.turns == 3
     assert watch.counters["late_grammars"] == 1
 
 
 def test_what_compiling_a_grammar_raises_the_request_is_told() -> None:
     watch = a_watch()
-    executor, grammars = GrammarExecutor(watch, lambda: 0), ModulusGrammars(watch)
+    executor, grammars = GrammarExecutor(watch, lambda: 0), a_backend(watch)
     asked = f"{MODULUS_MAX + 1} 2"
     refused = executor.submit(lambda asked: grammars.compile_grammar("regex", asked), asked)
     assert refused.done()

@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from importlib import import_module
 from itertools import count
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
@@ -132,75 +132,82 @@ def watch_penalties(watch: RunnerWatch) -> None:
 
 
 class ModulusGrammar:
-    """Forbids tokens that are congruent to the one before them. turns: it takes to compile it"""
+    """Forbids tokens that are congruent to the one before them, until one ends it: in the place of
+    the library's, which the release's own class of grammars asks.
 
-    def __init__(self, watch: RunnerWatch, modulus: int, turns: int = 0) -> None:
+    turns: it takes to compile it; end: the token behind which nothing follows
+    """
+
+    def __init__(
+        self, watch: RunnerWatch, modulus: int, *, turns: int = 0, end: int | None = None
+    ) -> None:
         self._watch = watch
         self._modulus = modulus
         self.turns = turns
+        self._end = end
         self._tokens: list[int] = []
 
-    def _allows(self, token: int, before: list[int]) -> bool:
-        return not before or (token - before[-1]) % self._modulus != 0
-
-    def accept_tokens(self, request_id: str, tokens: list[int]) -> bool:
-        """Whether all of them follow what was accepted so far, which they then belong to."""
-        is_valid = len(self.validate_tokens(tokens)) == len(tokens)
+    def accept_token(self, token: int) -> bool:
+        """Whether it may follow what was accepted so far, which it then belongs to."""
+        before = self._tokens[-1:]
+        is_valid = not self.is_terminated() and all((token - one) % self._modulus for one in before)
         if is_valid:
-            self._tokens += tokens
+            self._tokens.append(token)
         return is_valid
-
-    def validate_tokens(self, tokens: list[int]) -> list[int]:
-        """The longest valid beginning; nothing is accepted by it."""
-        valid: list[int] = []
-        for token in tokens:
-            if not self._allows(token, [*self._tokens, *valid]):
-                break
-            valid.append(token)
-        return valid
 
     def rollback(self, num_tokens: int) -> None:
         """Takes back the last tokens."""
         del self._tokens[len(self._tokens) - num_tokens :]
 
-    def fill_bitmask(self, bitmask: Any, batch_index: int) -> None:
+    def fill_next_token_bitmask(self, bitmask: Any, index: int) -> None:
         """One row of masks. bitmask: int32 [rows, vocabulary / 32], written in one row"""
         if not self._tokens:
-            bitmask[batch_index] = -1
+            bitmask[index] = -1
             return
         self._watch.counters["masked_rows"] += 1
         tokens = torch.arange(bitmask.shape[1] * _BITS)
         is_allowed = (tokens - self._tokens[-1]) % self._modulus != 0
         words = is_allowed.view(-1, _BITS).long() << torch.arange(_BITS)
-        bitmask[batch_index] = words.sum(1).to(torch.int32)
+        bitmask[index] = words.sum(1).to(torch.int32)
 
     def is_terminated(self) -> bool:
-        """It never ends by itself."""
-        return False
+        """Whether the token that ends it was accepted."""
+        return self._end is not None and self._tokens[-1:] == [self._end]
 
     def reset(self) -> None:
         """As if nothing had been accepted."""
         self._tokens.clear()
 
 
+class CompiledGrammar(Protocol):
+    """vLLM's own class of grammars, as far as it is asked here."""
+
+    matcher: ModulusGrammar
+
+
 class ModulusGrammars:
     """The backend of vLLM's manager of grammars, for an engine without a tokenizer."""
 
-    def __init__(self, watch: RunnerWatch, vocab: int = VOCAB) -> None:
+    def __init__(
+        self, watch: RunnerWatch, made_of: Callable[..., CompiledGrammar], vocab: int = VOCAB
+    ) -> None:
+        """made_of: the release's own class of grammars"""
         self._watch = watch
+        self._made_of = made_of
         self._vocab = vocab
 
     def compile_grammar(
         self, request_type: object, grammar_spec: str, *args: Any, **kwargs: Any
-    ) -> ModulusGrammar:
-        """grammar_spec: the modulus, and the turns that it takes. Raises ValueError for a modulus
-        above all tokens
+    ) -> CompiledGrammar:
+        """grammar_spec: the modulus, the turns that it takes, and the token that ends it, if one
+        does. Raises ValueError for a modulus above all tokens
         """
-        modulus, turns = map(int, grammar_spec.split())
+        modulus, turns, *end = map(int, grammar_spec.split())
         if modulus > MODULUS_MAX:
             self._watch.counters["refusals"] += 1
             raise ValueError(f"no two tokens are congruent modulo {modulus}")
-        return ModulusGrammar(self._watch, modulus, turns)
+        grammar = ModulusGrammar(self._watch, modulus, turns=turns, end=end[0] if end else None)
+        return self._made_of(vocab_size=self._vocab, matcher=grammar, ctx=None)
 
     def allocate_token_bitmask(self, max_num_seqs: int) -> Any:
         """int32 [max_num_seqs, vocabulary / 32], all allowed"""
@@ -210,7 +217,7 @@ class ModulusGrammars:
         """Nothing is kept."""
 
 
-class LateGrammar(Future[ModulusGrammar]):
+class LateGrammar(Future[CompiledGrammar]):
     """A grammar as the thread that compiles it hands it over, some turns of the loop later.
 
     is_over: whether these have passed
@@ -224,7 +231,7 @@ class LateGrammar(Future[ModulusGrammar]):
         """Whether it is compiled by now."""
         return super().done() and self._is_over()
 
-    def result(self, timeout: float | None = None) -> ModulusGrammar:
+    def result(self, timeout: float | None = None) -> CompiledGrammar:
         """The grammar. Raises TimeoutError if it is not compiled by now, and what compiling it
         raised.
         """
@@ -242,13 +249,13 @@ class GrammarExecutor:
         self._watch = watch
         self._turn_of = turn_of
 
-    def submit(self, compile_of: Callable[[Any], ModulusGrammar], request: Any) -> LateGrammar:
+    def submit(self, compile_of: Callable[[Any], CompiledGrammar], request: Any) -> LateGrammar:
         """Begins with one. What compiling it raises, the grammar raises."""
         begun, turns = self._turn_of(), 0
         late = LateGrammar(lambda: self._turn_of() >= begun + turns)
         try:
             grammar = compile_of(request)
-            turns = grammar.turns
+            turns = grammar.matcher.turns
             late.set_result(grammar)
         except ValueError as error:  # a grammar that does not compile
             late.set_exception(error)
@@ -259,10 +266,9 @@ class GrammarExecutor:
 def use_grammars(core: Any, watch: RunnerWatch, turn_of: Callable[[], int]) -> None:
     """Grammars without a tokenizer. core: vLLM's engine core; turn_of: its loop's"""
     from vllm import SamplingParams
-    from vllm.v1.structured_output.backend_types import StructuredOutputGrammar
+    from vllm.v1.structured_output.backend_xgrammar import XgrammarGrammar
 
-    StructuredOutputGrammar.register(ModulusGrammar)  # a scheduler may ask whether it is one
     vocab = core.vllm_config.model_config.get_vocab_size()
-    core.structured_output_manager.backend = ModulusGrammars(watch, vocab)
+    core.structured_output_manager.backend = ModulusGrammars(watch, XgrammarGrammar, vocab)
     core.structured_output_manager.executor = GrammarExecutor(watch, turn_of)
     SamplingParams._validate_structured_outputs = lambda *args, **kwargs: None

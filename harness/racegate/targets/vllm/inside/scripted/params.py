@@ -65,7 +65,9 @@ def params_of(
     if request.grammar_modulus:
         from vllm.sampling_params import StructuredOutputsParams
 
-        asked = f"{request.grammar_modulus} {request.grammar_turns}"
+        # A client's end of sequence is what ends a grammar.
+        ends = [] if request.stop_after is None else [said[-1]]
+        asked = " ".join(map(str, [request.grammar_modulus, request.grammar_turns, *ends]))
         grammar = StructuredOutputsParams(regex=asked)
         grammar._backend = "xgrammar"  # whom validation would have chosen: new releases ask
         chosen["structured_outputs"] = grammar
