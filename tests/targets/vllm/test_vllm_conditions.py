@@ -117,7 +117,7 @@ def test_prompts_share_the_tokens_of_an_equal_beginning() -> None:
     requests = (
         ONE,
         msgspec.structs.replace(ONE, name="B", prompt=(1, 2, 9, 4)),
-        msgspec.structs.replace(ONE, name="C", prompt=(1, 2, 9, 4)),
+        msgspec.structs.replace(ONE, name="C", prompt=(1, 2, 9, 4), accepts=(3,)),
     )
     script = Script(msgspec.structs.replace(SCENARIO, requests=requests), draft_len=3)
     first, second, third = (script.prompt(index) for index in range(3))

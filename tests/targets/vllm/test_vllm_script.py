@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -101,6 +102,22 @@ def test_a_token_says_whose_it_is() -> None:
     for index in range(3):
         owners = {token // WIDTH for token in (*script.prompt(index), *script.plain(index))}
         assert owners == {index}
+
+
+def test_a_request_that_asks_the_same_is_answered_the_same() -> None:
+    """To the last token: no token of it says that another request asked."""
+    first = Request(name="A", arrive=0, prompt=(1, 2, 3), max_tokens=9, accepts=(2,))
+    again = msgspec.structs.replace(first, name="B", arrive=4, max_tokens=5, seed=3)
+    other = msgspec.structs.replace(first, name="C", accepts=(3,))
+    requests = (first, again, other)
+    script = Script(Scenario(name="s", title="t", requests=requests), draft_len=DRAFT_LEN)
+    assert script.prompt(1) == script.prompt(0) != script.prompt(2)
+    assert script.plain(1) == script.plain(0)[:5]
+    assert script.own(1) == script.own(0) == range(WIDTH)
+    places = range(3, 9)
+    assert [script.draft_at(1, at) for at in places] == [script.draft_at(0, at) for at in places]
+    assert [script.token_at(1, at) for at in places] == [script.token_at(0, at) for at in places]
+    assert script.plain(2)[0] in script.own(2) == range(2 * WIDTH, 3 * WIDTH)
 
 
 def test_a_token_of_nobody_is_answered() -> None:

@@ -39,7 +39,7 @@ from racegate.targets.vllm.inside.scripted.images import (
     limit_encoding,
     prompt_with,
 )
-from racegate.targets.vllm.inside.scripted.model import WIDTH, Script, config
+from racegate.targets.vllm.inside.scripted.model import Script, config
 from racegate.targets.vllm.inside.scripted.params import params_of, penalties_of, refusals
 from racegate.targets.vllm.inside.scripted.pauses import Pauses
 from racegate.targets.vllm.inside.scripted.scripts import fit_release, script_of
@@ -378,7 +378,7 @@ class Driver:
         if self._asked.images is ImageMode.ENCODED:
             prompt = prompt_with(request, tokens)
         try:
-            own = range(index * WIDTH, (index + 1) * WIDTH)
+            own = self.script.own(index)
             is_drafted, thinking = bool(self._draft_len), self._asked.thinking
             said = self.script.plain(index)
             params = params_of(request, own, said, is_drafted=is_drafted, thinking=thinking)

@@ -95,8 +95,8 @@ class Known(Script):
 
     def draft_at(self, owner: int, place: int) -> int | None:
         said = self.token_at(owner, place) if place >= len(self._prompts[owner]) else None
-        is_wrong = place in self._wrong_places[owner]
-        return None if said is None else owner * WIDTH + (said + is_wrong) % WIDTH
+        is_wrong = place in self._wrong_places[self._voices[owner]]
+        return None if said is None else self.own(owner).start + (said + is_wrong) % WIDTH
 
     def drawn_at(self, owner: int, place: int) -> tuple[int | None, ...]:
         return (self.draft_at(owner, place),)

@@ -173,6 +173,7 @@ class Script:
         ahead: int = 2,
     ) -> None:
         self.scenario = scenario
+        self._voices = [_voice(scenario.requests, index) for index in range(len(scenario.requests))]
         self._has_dimensions = positions is PositionMode.MROPE
         self._ahead = ahead
         self.keeps_drafts = True
@@ -203,9 +204,12 @@ class Script:
 
     def prompt(self, index: int) -> list[int]:
         """The prompt of a request, in its own tokens: but for the beginning that it has in common
-        with an earlier one and what that one says, which is that one's. Its last token is its own.
+        with an earlier one and what that one says, which is that one's. Its last token is its own,
+        unless an earlier request is the same to the model.
         """
         requests = self.scenario.requests
+        if self._voices[index] != index:
+            return self.prompt(self._voices[index])
         own = requests[index].prompt
         tokens = [index * WIDTH + token % WIDTH for token in own]
         shared = [_shared(_whole(requests[earlier]), own[:-1]) for earlier in range(index)]
@@ -220,7 +224,12 @@ class Script:
         request = self.scenario.requests[index]
         first = len(request.prompt)
         count = self._lengths.get(index, request.tokens_most)
-        return tuple(_token(index, first + i) for i in range(count))
+        return tuple(_token(self._voices[index], first + i) for i in range(count))
+
+    def own(self, index: int) -> range:
+        """The tokens of a request."""
+        first = self._voices[index] * WIDTH
+        return range(first, first + WIDTH)
 
     def cut(self, name: str, length: int) -> bool:
         """The request is given up after so many tokens; False if it was done by then."""
@@ -237,7 +246,7 @@ class Script:
     def token_at(self, index: int, place: int) -> int | None:
         """The token of a request at a place, of its prompt or behind it."""
         prompt = self._prompts[index]
-        return prompt[place] if place < len(prompt) else int(_token(index, place))
+        return prompt[place] if place < len(prompt) else int(_token(self._voices[index], place))
 
     def token_of(self, name: str, place: int) -> int | None:
         """Likewise, of a request by its name."""
@@ -246,7 +255,8 @@ class Script:
 
     def draft_at(self, owner: int, place: int) -> int | None:
         """What the drafter says for a place, behind a token of this owner."""
-        return int(_token(owner, place + (place in self._wrong_places[owner])))
+        voice = self._voices[owner]
+        return int(_token(voice, place + (place in self._wrong_places[voice])))
 
     def draws(self, name: str) -> bool:
         """Whether the drafts of a request are drawn."""
@@ -255,10 +265,10 @@ class Script:
 
     def drawn_at(self, owner: int, place: int) -> tuple[int | None, ...]:
         """All that the drafter may say for a place, behind a token of this owner."""
-        said = self.draft_at(owner, place)
-        if not self.draws(self.scenario.requests[owner].name):
+        said, voice = self.draft_at(owner, place), self._voices[owner]
+        if not self.draws(self.scenario.requests[voice].name):
             return (said,)
-        return (said, int(_token(owner, place + (place not in self._wrong_places[owner]))))
+        return (said, int(_token(voice, place + (place not in self._wrong_places[voice]))))
 
     def looked_up(self, index: int, known: int) -> tuple[int | None, ...] | None:
         """Drafts of a request that has so many tokens; None: a model says them."""
@@ -303,6 +313,20 @@ class Script:
         wrong = self._wrong[rows, columns]
         other = torch.where(self._draws[rows], 1 - wrong, wrong)
         return torch.stack([_token(index, place + one) for one in (wrong, other)], dim=-1)
+
+
+def _voice(requests: Sequence[Request], index: int) -> int:
+    """Whose tokens a request says: those of the first one that is the same to the model and its
+    drafter.
+    """
+    alike = map(_asked_as, requests)
+    return list(alike).index(_asked_as(requests[index]))
+
+
+def _asked_as(request: Request) -> tuple[object, ...]:
+    """What a model and its drafter see of a request."""
+    seed = request.seed if request.temperature else 0
+    return (request.prompt, request.images, request.accepts, request.temperature, seed)
 
 
 def _whole(request: Request) -> tuple[int, ...]:
