@@ -399,4 +399,14 @@ SGLANG = (
 )
 
 # fmt: on
-PATCHES = (*PROGRAM, *VIRTUAL, *GPU, *VLLM, *SGLANG)
+# In the environment of a release of either.
+ENGINES = (
+    Patch(
+        by="targets.common.inside.triton",
+        owner="triton.runtime.interpreter.GridExecutor",
+        attributes=("__call__",),
+        why="what a launch is given beside its tensors is noted",
+    ),
+)
+
+PATCHES = (*PROGRAM, *VIRTUAL, *GPU, *VLLM, *SGLANG, *ENGINES)

@@ -11,6 +11,7 @@ from bisect import bisect_right
 from collections.abc import Callable
 from hashlib import blake2b
 from pathlib import Path
+from typing import TypeAlias
 
 from racegate.interpose.device.queue import Work, WorkQueue
 from racegate.order.ranges import Ranges
@@ -26,6 +27,9 @@ _HELPERS = frozenset({
 
 _KERNEL = "kernel "  # of Triton, whose bytes are known one by one
 _TEMPORARY = "temporary"  # memory that has no name
+
+
+Settings: TypeAlias = tuple[tuple[str, object], ...]  # names, and a number or flag of each
 
 
 class EngineListener:
@@ -51,6 +55,7 @@ class EngineListener:
         self._first = 0  # the stream on which the run began
         self._on_first: dict[str, set[bool]] = {}
         self._footprints: dict[str, list[tuple[list[str], list[str]]]] = {}
+        self._settings: dict[str, list[Settings]] = {}
         self.gaps: dict[str, list[str]] = {}
         self.turns: dict[str, int] = {}
         self.turn = 0
@@ -71,7 +76,7 @@ class EngineListener:
         self.turn = 0
         self._first = self._stream_of()
         of_a_run = (self._counts, self.turns, self._held, self.gaps, self._on_first)
-        for known in (*of_a_run, self._footprints):
+        for known in (*of_a_run, self._footprints, self._settings):
             known.clear()
 
     def begin_turn(self, turn: int) -> None:
@@ -107,6 +112,22 @@ class EngineListener:
             found[f"{name}: bytes read"] = [read for read, _ in launches]
             found[f"{name}: bytes written"] = [written for _, written in launches]
         return found
+
+    def note_settings(self, kernel: str, settings: Settings) -> None:
+        """A launch of a kernel is given these numbers and flags."""
+        self._settings.setdefault(kernel, []).append(settings)
+
+    def settings(self) -> dict[str, list[list[str]]]:
+        """By the name of a kernel what its launches are given: those behind the first one as far as
+        it is something else.
+        """
+        return {
+            f"{kernel}: given": [
+                _told(launches[0]),
+                *(_told(one, launches[0]) for one in launches[1:]),
+            ]
+            for kernel, launches in self._settings.items()
+        }
 
     @property
     def digest(self) -> tuple[int, ...]:
@@ -235,6 +256,11 @@ class EngineListener:
             if is_conflict and queue.keeps(held):
                 found.append(held)
         return found
+
+
+def _told(settings: Settings, first: Settings = ()) -> list[str]:
+    """As far as they are not those of the first launch."""
+    return [f"{name}={value}" for name, value in settings if (name, value) not in first]
 
 
 def _extend(places: list[tuple[int, int]], low: int, high: int) -> None:

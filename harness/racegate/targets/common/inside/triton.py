@@ -16,6 +16,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from time import time
 from types import ModuleType
+from typing import Any
 
 import msgspec
 
@@ -23,11 +24,13 @@ import racegate.interpose
 import racegate.order
 from racegate.interpose.kernels.interpreted.driver import VirtualDriver
 from racegate.interpose.kernels.kept.memo import Memo
+from racegate.targets.common.inside.listener import EngineListener
 
 FILE = "racegate_kernels"  # in the environment, so that it goes with it; one for each cell
 FILE_BYTES_MAX = 1 << 26
 UNUSED_S = 7 * 86400.0
 _LENGTH_BYTES = 4  # that a record begins with
+_ADDRESSES = 1 << 32  # numbers of that size may be some, and those are others in each run
 
 
 def answer_for_triton() -> None:
@@ -37,6 +40,32 @@ def answer_for_triton() -> None:
 
     backends.pop("cpu", None)
     driver.set_active(VirtualDriver())
+
+
+def note_settings(listener: EngineListener) -> None:
+    """Of each launch the numbers and flags are noted that it is given beside its tensors. Where one
+    has no effect on what is computed here, it may have one elsewhere: a temperature that is applied
+    twice leaves a likely token likely.
+    """
+    from triton.runtime import interpreter
+
+    executor: Any = interpreter.GridExecutor
+    call = executor.__call__
+
+    def noted(launch: Any, *args: Any, **kwargs: Any) -> Any:
+        given = (*zip(launch.arg_names, args, strict=False), *kwargs.items())
+        told = ((name, getattr(value, "value", value)) for name, value in given)
+        settings = tuple((name, value) for name, value in told if _is_setting(value))
+        listener.note_settings(getattr(launch.fn, "__name__", "?"), settings)
+        return call(launch, *args, **kwargs)
+
+    executor.__call__ = noted
+
+
+def _is_setting(value: object) -> bool:
+    """A number or flag that is no address."""
+    is_told = value is None or isinstance(value, (bool, int, float, str))
+    return is_told and not (isinstance(value, int) and abs(value) >= _ADDRESSES)
 
 
 class KeptEffects:

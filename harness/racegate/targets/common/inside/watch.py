@@ -63,12 +63,14 @@ class Watch:
         self.inner.append((self.step, name, dict(values)))
 
     def note_operations(self) -> None:
-        """When a run is over: on which streams its operations were, and which bytes its kernels and
-        copies touched: one that loads elsewhere is another, also where it finds the same values.
+        """When a run is over: on which streams its operations were, which bytes its kernels and
+        copies touched, and what kernels were given: one that loads elsewhere is another, also where
+        it finds the same values.
         """
         listener = self._session.listener
         self.inner_on_host(f"{KEPT} on streams", **listener.streams())
-        self.inner_on_host(f"{KEPT} of operations", **listener.footprints())
+        operations = listener.footprints() | listener.settings()
+        self.inner_on_host(f"{KEPT} of operations", **operations)
 
     def own(self) -> AbstractContextManager[None]:
         """What is done inside is no doing of the engine."""

@@ -65,7 +65,7 @@ class Host:
         self._child.session.begin(Queue(), is_recording=False)
         self._is_started = False
         enter(self._child.installed, self._child.refuse)
-        standins.prepare(self._refuse)
+        standins.prepare(self._refuse, self._listener)
         standins.fit_engine()
         gc.freeze()  # what was imported stays: the engine's own collections need not look at it
         scheduler = start(folder, model=model)

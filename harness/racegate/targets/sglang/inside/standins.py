@@ -19,7 +19,8 @@ from typing import Any
 
 import torch
 
-from racegate.targets.common.inside.triton import answer_for_triton
+from racegate.targets.common.inside.listener import EngineListener
+from racegate.targets.common.inside.triton import answer_for_triton, note_settings
 from racegate.targets.sglang.inside.chains import take_plain_chains
 from racegate.targets.sglang.inside.missing import OPERATORS, MissingPackages, Refuse
 
@@ -33,13 +34,14 @@ SETTINGS = {
 }
 
 
-def prepare(refuse: Refuse) -> None:
+def prepare(refuse: Refuse, listener: EngineListener) -> None:
     """Before SGLang is imported."""
     os.environ.update(SETTINGS)
     torch.set_num_threads(1)
     MissingPackages(refuse).install()
     _pass_over_shapes()
     answer_for_triton()
+    note_settings(listener)
 
 
 def _pass_over_shapes() -> None:

@@ -23,7 +23,7 @@ import torch
 
 from racegate.interpose.outcome import DeviceKind
 from racegate.targets.common.inside.session import EngineSession
-from racegate.targets.common.inside.triton import answer_for_triton
+from racegate.targets.common.inside.triton import answer_for_triton, note_settings
 from racegate.targets.common.inside.unwritten import mark_unwritten
 from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.inside.absent import IMAGES, answer_for
@@ -96,6 +96,7 @@ def prepare(session: EngineSession, asked: Cell) -> list[object]:
     _answer_for_the_build()
     if session.kind is DeviceKind.VIRTUAL:
         answer_for_triton()
+        note_settings(session.listener)
     _answer_for_numba()
     if asked.takes_images:
         answer_for(IMAGES)
