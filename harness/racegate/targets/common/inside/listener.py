@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable
 from hashlib import blake2b
+from itertools import chain
 from pathlib import Path
 from typing import TypeAlias
 
@@ -117,17 +118,17 @@ class EngineListener:
         """A launch of a kernel is given these numbers and flags."""
         self._settings.setdefault(kernel, []).append(settings)
 
-    def settings(self) -> dict[str, list[list[str]]]:
-        """By the name of a kernel what its launches are given: those behind the first one as far as
-        it is something else.
+    def settings(self) -> dict[str, list[object]]:
+        """By the names of a kernel and of what it is given, what that is: in the order of launches,
+        and once for those that follow one another with the same.
         """
-        return {
-            f"{kernel}: given": [
-                _told(launches[0]),
-                *(_told(one, launches[0]) for one in launches[1:]),
-            ]
-            for kernel, launches in self._settings.items()
-        }
+        given: dict[str, list[object]] = {}
+        for kernel, launches in self._settings.items():
+            for name, value in chain.from_iterable(launches):
+                values = given.setdefault(f"{kernel}: given {name}", [])
+                if not values or values[-1] != value:
+                    values.append(value)
+        return given
 
     @property
     def digest(self) -> tuple[int, ...]:
@@ -256,11 +257,6 @@ class EngineListener:
             if is_conflict and queue.keeps(held):
                 found.append(held)
         return found
-
-
-def _told(settings: Settings, first: Settings = ()) -> list[str]:
-    """As far as they are not those of the first launch."""
-    return [f"{name}={value}" for name, value in settings if (name, value) not in first]
 
 
 def _extend(places: list[tuple[int, int]], low: int, high: int) -> None:

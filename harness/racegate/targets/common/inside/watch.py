@@ -69,8 +69,7 @@ class Watch:
         """
         listener = self._session.listener
         self.inner_on_host(f"{KEPT} on streams", **listener.streams())
-        operations = listener.footprints() | listener.settings()
-        self.inner_on_host(f"{KEPT} of operations", **operations)
+        self.inner_on_host(f"{KEPT} of operations", **listener.footprints(), **listener.settings())
 
     def own(self) -> AbstractContextManager[None]:
         """What is done inside is no doing of the engine."""
