@@ -53,8 +53,9 @@ beside that release:
 file were not run. With `--runs 0` recorded runs alone are compared, otherwise landings too. *Left
 out*: scenarios that the settings do not allow, or that the release refuses. *Not reached*: a run
 did not exercise what its scenario expects, or not as often, the same on both sides. *Failed*: it
-ended with an error on both. Seconds are those of the command on two cores, with the start of both
-engines; *load* is what the machine had to do in the last five of its minutes, where it was noted.
+ended with an error on both. Seconds are those of the command on two cores or one of them, with the
+start of both engines and often beside other work: they compare nothing. *load* is what the machine
+had to do in the last five of its minutes, where it was noted.
 In the cells of commit d79da2b it was about 20.
 
 | release | runner | mode | options | scenarios | runs | exit | compared | left out | not reached \
