@@ -10,7 +10,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable
 from hashlib import blake2b
-from itertools import chain
 from pathlib import Path
 from typing import TypeAlias
 
@@ -56,7 +55,7 @@ class EngineListener:
         self._first = 0  # the stream on which the run began
         self._on_first: dict[str, set[bool]] = {}
         self._footprints: dict[str, list[tuple[list[str], list[str]]]] = {}
-        self._settings: dict[str, list[Settings]] = {}
+        self._settings: dict[str, list[object]] = {}
         self.gaps: dict[str, list[str]] = {}
         self.turns: dict[str, int] = {}
         self.turn = 0
@@ -116,19 +115,16 @@ class EngineListener:
 
     def note_settings(self, kernel: str, settings: Settings) -> None:
         """A launch of a kernel is given these numbers and flags."""
-        self._settings.setdefault(kernel, []).append(settings)
+        for name, value in settings:
+            values = self._settings.setdefault(f"{kernel}: given {name}", [])
+            if not values or values[-1] != value:
+                values.append(value)
 
     def settings(self) -> dict[str, list[object]]:
         """By the names of a kernel and of what it is given, what that is: in the order of launches,
         and once for those that follow one another with the same.
         """
-        given: dict[str, list[object]] = {}
-        for kernel, launches in self._settings.items():
-            for name, value in chain.from_iterable(launches):
-                values = given.setdefault(f"{kernel}: given {name}", [])
-                if not values or values[-1] != value:
-                    values.append(value)
-        return given
+        return dict(self._settings)
 
     @property
     def digest(self) -> tuple[int, ...]:
