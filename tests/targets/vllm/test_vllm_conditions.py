@@ -80,16 +80,17 @@ def test_a_mask_allows_what_the_grammar_accepts(modulus: int, tokens: list[int])
         grammar.fill_next_token_bitmask(mask, 1)
         is_allowed = bool(mask[1, token // 32].item() >> (token % 32) & 1)
         assert grammar.accept_token(token) is is_allowed
-    assert torch.equal(mask[0], torch.full((VOCAB // 32,), -1, dtype=torch.int32))
+    assert torch.equal(mask[0], torch.full((-(-VOCAB // 32),), -1, dtype=torch.int32))
 
 
 def test_a_mask_has_as_many_tokens_as_the_model() -> None:
     grammars = a_backend(vocab=2 * VOCAB)
     grammar, mask = grammars.compile_grammar("regex", "3 0"), grammars.allocate_token_bitmask(1)
-    assert mask.shape == (1, 2 * VOCAB // 32) and grammar.matcher.accept_token(0)
+    assert mask.shape == (1, -(-2 * VOCAB // 32)) and grammar.matcher.accept_token(0)
     grammar.matcher.fill_next_token_bitmask(mask, 0)
     last = [bool(mask[0, -1].item() >> bit & 1) for bit in range(32)]
-    assert last == [token % 3 != 0 for token in range(2 * VOCAB - 32, 2 * VOCAB)]
+    first = 2 * VOCAB // 32 * 32
+    assert last == [token % 3 != 0 for token in range(first, first + 32)]
 
 
 def accepted(grammar: ModulusGrammar, *tokens: int) -> list[bool]:

@@ -206,7 +206,8 @@ def test_a_wide_vocabulary_is_of_the_model_and_of_its_drafter() -> None:
     assert wide.settings == ("v1", "align", "vocabulary-wide")
     assert wide.command[-1] == "--vocabulary wide"
     tokens = config(vocabulary=VocabularyMode.WIDE)["vocab_size"]
-    assert tokens > 8192 > VOCAB == config()["vocab_size"] and tokens % 32 == 0
+    assert tokens > 8192 > VOCAB == config()["vocab_size"]
+    assert VOCAB % 32 and tokens % 32  # masks end inside a word
     assert drafter_config(VocabularyMode.WIDE)["vocab_size"] == tokens
     assert [vocab_of(one) for one in (VocabularyMode.WIDE, VocabularyMode.USUAL)] == [tokens, VOCAB]
 

@@ -9,6 +9,7 @@ from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from importlib import import_module
 from itertools import count
+from math import ceil
 from typing import Any, Protocol
 
 import torch
@@ -160,7 +161,7 @@ class ModulusGrammar:
         del self._tokens[len(self._tokens) - num_tokens :]
 
     def fill_next_token_bitmask(self, bitmask: Any, index: int) -> None:
-        """One row of masks. bitmask: int32 [rows, vocabulary / 32], written in one row"""
+        """One row of masks. bitmask: int32 [rows, vocabulary / 32, rounded up], one is written"""
         if not self._tokens:
             bitmask[index] = -1
             return
@@ -210,8 +211,8 @@ class ModulusGrammars:
         return self._made_of(vocab_size=self._vocab, matcher=grammar, ctx=None)
 
     def allocate_token_bitmask(self, max_num_seqs: int) -> Any:
-        """int32 [max_num_seqs, vocabulary / 32], all allowed"""
-        return torch.full((max_num_seqs, self._vocab // _BITS), -1, dtype=torch.int32)
+        """int32 [max_num_seqs, vocabulary / 32, rounded up], all allowed"""
+        return torch.full((max_num_seqs, ceil(self._vocab / _BITS)), -1, dtype=torch.int32)
 
     def destroy(self) -> None:
         """Nothing is kept."""

@@ -30,13 +30,13 @@ from racegate.targets.vllm.wire import (
 )
 
 WIDTH = 64
-VOCAB = 2048
+VOCAB = 1937  # no multiple of a kernel's block, nor of the tokens of a mask's word: masks matter
 _KINDS = {  # of layers; others have attention alone
     LayerMode.HYBRID: ("linear_attention", "full_attention"),
     LayerMode.GROUPS: ("linear_attention",) * 3 + ("full_attention",),
 }
 _ATTENTION = ("full_attention", "full_attention")
-_WIDE = 10240  # tokens: blocks of kernels have 8192
+_WIDE = 8192 + VOCAB  # tokens: blocks of kernels have 8192
 PLACES_MAX = TOKENS_MAX + 8  # with drafts behind the last token; nothing is wrong in the last
 Tensor = Any  # torch is untyped here
 
