@@ -9,9 +9,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from racegate.history.schedule import place_of
 from racegate.order.findings import NamedConflict, race_of, races_of
 from racegate.order.memory import Access
-from racegate.order.recorder import Recorder, place_of
+from racegate.order.recorder import Recorder
 
 STREAMS, THREADS, EVENTS, BYTES = 3, 2, 2, 8
 step = st.one_of(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from string import hexdigits
@@ -15,7 +15,7 @@ from rich.console import Console
 
 from racegate.check.selfcheck import SelfCheck
 from racegate.history.exit_code import ExitCode
-from racegate.history.finding import Benign, Finding, FindingKind, Verdict
+from racegate.history.finding import Benign, Finding, FindingKind, Hazard, Verdict
 from racegate.history.gates.results import gated
 from racegate.history.outcome import Comparison, RunResult
 from racegate.history.witness import load_witness
@@ -23,7 +23,7 @@ from racegate.interpose.errors import BadInput
 from racegate.interpose.outcome import Ending, Observation
 from racegate.jobs.foreign.adapter_bases import compared_look
 from racegate.jobs.foreign.bases import base_cell
-from racegate.jobs.foreign.beside import ComparedRun, compare
+from racegate.jobs.foreign.beside import ComparedRun, ResultPair, compare
 from racegate.jobs.foreign.opened import TargetResult
 from racegate.jobs.foreign.program_bases import base_of
 from racegate.jobs.foreign.worker import TargetWorker
@@ -47,14 +47,29 @@ def result(*findings: Any, refused: str = "") -> Any:
 
 def race(signature: str, verdict: Verdict | None) -> Any:
     return SimpleNamespace(
-        race=SimpleNamespace(signature=signature), signature=signature, verdict=verdict
+        race=SimpleNamespace(signature=signature, hazard=Hazard.READ_AFTER_WRITE),
+        signature=signature,
+        verdict=verdict,
     )
 
 
-def beside(base: Any, change: Any, run: ReleaseRun | None = None) -> Comparison:
+def freed(place: str, taken_by: str, verdict: Verdict | None = None) -> Any:
+    """Memory that somebody at a place may still use, and that another was given."""
+    first = SimpleNamespace(label=f"{place}#1")
+    known = SimpleNamespace(signature=f"{place} {taken_by}", hazard=Hazard.REUSE, first=first)
+    return SimpleNamespace(race=known, signature=known.signature, verdict=verdict)
+
+
+def beside(
+    base: Any,
+    change: Any,
+    run: ReleaseRun | None = None,
+    *,
+    others: Sequence[ResultPair] = (),
+) -> Comparison:
     ran = run or ReleaseRun(ending=Ending.FINISHED)
     made = ComparedRun(result=change, ending=ran.ending, message=ran.message, seen=ran.inner)
-    return compare(ComparedRun(result=base, ending=Ending.FINISHED), made)
+    return compare(ComparedRun(result=base, ending=Ending.FINISHED), made, others=others)
 
 
 @pytest.mark.parametrize(
@@ -83,6 +98,27 @@ def test_of_several_races_of_the_base_the_most_harmful_is_the_measure(
     assert bool(found.new) is (harm is Verdict.DIVERGENT)
     assert found.known == (0 if found.new else 1)
     assert bool(beside(base, result(race("t", harm))).new)
+
+
+def test_memory_that_is_freed_too_early_is_one_danger_whoever_gets_it() -> None:
+    found = beside(result(freed("copy", "sampler")), result(freed("copy", "drafter")))
+    assert (found.new, found.repaired, found.known) == ((), (), 1)
+    other = beside(result(freed("copy", "sampler")), result(freed("upload", "sampler")))
+    assert [one.signature for one in other.new] == ["upload sampler"]
+    assert other.repaired == ("copy sampler",)
+    both = (freed("copy", "sampler", Verdict.BENIGN), freed("copy", "drafter", Verdict.DIVERGENT))
+    worse = beside(result(both[0]), result(both[1]))
+    assert [one.signature for one in worse.new] == ["copy drafter"]
+
+
+def test_memory_that_is_freed_too_early_in_one_scenario_is_so_in_all() -> None:
+    early, none = result(freed("copy", "sampler")), result()
+    assert beside(none, early).new and beside(early, none).repaired
+    others = [(early, early)]
+    assert not beside(none, early, others=others).new
+    assert not beside(early, none, others=others).repaired
+    known = [(result(race("copy", None)), result())]  # no memory that was freed
+    assert beside(none, result(race("copy", None)), others=known).new
 
 
 def test_how_the_run_ended_is_told_behind_the_value_that_differs() -> None:

@@ -119,6 +119,11 @@ EAGER = Schedule()
 LATE = Schedule(holds=(Hold(op="*", until=FORCED),))
 
 
+def place_of(label: str) -> str:
+    """The label of an operation without its count: kind and place."""
+    return label.rpartition("#")[0]
+
+
 def lane_late(lane: str) -> Schedule:
     """Operations of one lane complete only when a wait needs them."""
     return Schedule(holds=(Hold(op=f"{lane}/*", until=FORCED),))

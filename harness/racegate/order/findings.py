@@ -9,10 +9,11 @@ from typing import NamedTuple
 import msgspec
 
 from racegate.history.finding import Race, Side, Stack, hazard_of, place_name
+from racegate.history.schedule import place_of
 from racegate.order.causes import UnorderedInterval, fewest_edges
 from racegate.order.lanes import Lanes
 from racegate.order.memory import Access
-from racegate.order.recorder import Conflict, place_of
+from racegate.order.recorder import Conflict
 from racegate.order.remedies import LateWait
 
 PARTS_MAX = 6  # of a graph, named for the search

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from racegate.history.finding import Frame
 from racegate.history.finding import Stack as Stack
 from racegate.history.recorded.log import StepRecorder
-from racegate.history.schedule import AccessPlace
+from racegate.history.schedule import AccessPlace, place_of
 from racegate.order.clocks import Clock, join
 from racegate.order.compiled import compiled_order
 from racegate.order.interface import Order, Ranges, RawAccess, RawRace
@@ -73,11 +73,6 @@ def _at(clock: Sequence[int], lane: int) -> int:
 
 def _forget_pair(first: Access, second: Access) -> None:
     """Nobody asks for single pairs."""
-
-
-def place_of(label: str) -> str:
-    """A label without its count: kind and place."""
-    return label.rpartition("#")[0]
 
 
 class PlaceLabels:

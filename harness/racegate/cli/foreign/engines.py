@@ -23,7 +23,6 @@ from racegate.cli.foreign.releases import (
     say_progress,
     search,
     started,
-    workers_of,
 )
 from racegate.cli.foreign.repair import repair_in_release
 from racegate.cli.foreign.searching import minimised_file
@@ -50,7 +49,7 @@ from racegate.history.outcome import SCHEMA
 from racegate.interpose.errors import BadInput
 from racegate.jobs.environment import environment
 from racegate.jobs.foreign.edited import EditedRelease
-from racegate.jobs.foreign.releases import OpenedEngine, ReleaseCell, kind_of
+from racegate.jobs.foreign.releases import OpenedEngine, ReleaseCell, kind_of, workers_of
 from racegate.jobs.stopping import StoppedError, known_result
 from racegate.scenario.errors import BadInputError
 from racegate.scenario.spec import Scenario

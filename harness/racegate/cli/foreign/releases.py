@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -56,16 +55,18 @@ from racegate.history.outcome import RunResult
 from racegate.history.schedule import parse_holds
 from racegate.interpose.errors import BadInput
 from racegate.jobs.foreign.bases import Bases, base_cell, content_of
-from racegate.jobs.foreign.beside import ComparedRun, compare, compared_run
+from racegate.jobs.foreign.beside import ComparedRun, ResultPair, compare, compared_run
 from racegate.jobs.foreign.draws import RequestDraw, ScenarioDraw
 from racegate.jobs.foreign.opened import TargetOptions
 from racegate.jobs.foreign.releases import (
+    WORKERS,
     OpenedEngine,
     ReleaseCell,
     ReopenedEngine,
     in_threads,
     kind_of,
     open_release,
+    workers_of,
 )
 from racegate.jobs.stopping import StoppedError, done_of
 from racegate.report.ci.failing import checked_results
@@ -86,7 +87,6 @@ from racegate.targets.common.witnesses.witness import (
     write_witnesses,
 )
 
-WORKERS = 4  # at most, if nobody says how many: what one has learnt another has not
 AgainstOption = Annotated[
     str | None,
     typer.Option(
@@ -183,10 +183,9 @@ def gate(
     if exit_first and ci.known is not None:
         fail("--exitfirst ends a gate early: it cannot be held against a file of known findings")
     judged: list[tuple[Path, ReleaseVerdict]] = []
-    loaded = _scripts_for(cell, scenarios, left_out)
-    count = workers_of(workers)
+    loaded, count = _scripts_for(cell, scenarios, left_out), workers_of(workers)
     bases = _bases(cell, against, runs, log, count)
-    shown: list[RunResult] = []
+    shown, pairs = list[RunResult](), list[ResultPair]()
     reasons, benign = ci.reasons(), benign_of(strict)
     stop: KeyboardInterrupt | None = None
     try:
@@ -195,7 +194,8 @@ def gate(
                 loaded = changed_only(loaded, cell, bases.engine if bases else None)
             for place, scenario, (base, found) in judge_each(loaded):
                 judged.append((place, found))
-                shown.append(_beside(found, str(place), against, base))
+                shown.append(_beside(found, str(place), against, base, pairs))
+                pairs += [(base.result, shown[-1])] if base else []
                 _write(witness, found, scenario)
                 is_printed = json != "-" and bool(verbose)
                 _tell_judged(found, shown[-1], str(place), reasons, is_printed=is_printed)
@@ -316,22 +316,21 @@ def _bases(
 
 
 def _beside(
-    found: ReleaseVerdict, place: str, against: str | None, base: ComparedRun | None
+    found: ReleaseVerdict,
+    place: str,
+    against: str | None,
+    base: ComparedRun | None,
+    others: Sequence[ResultPair] = (),
 ) -> RunResult:
     """The result, beside that of the base if there is one. place: of the script, for commands;
-    against: the base as it was given
+    against: the base as it was given; others: of other scenarios
     """
     result = result_of(found, place)
     if against is None or base is None:
         return result
-    beside = compare(base, compared_run(found, result))
+    beside = compare(base, compared_run(found, result), others=others)
     command = f"{replay_command(found, place, ())} --against {quote(against)} --runs 0"
     return msgspec.structs.replace(result, comparison=beside.replayed_by(command))
-
-
-def workers_of(asked: int | None) -> int:
-    """How many engines judge at a time."""
-    return asked or min(len(os.sched_getaffinity(0)), WORKERS)
 
 
 def _scripts_for(cell: ReleaseCell, scenarios: Path | None, left_out: list[str] | None) -> Loaded:

@@ -15,8 +15,9 @@ from itertools import zip_longest
 
 import msgspec
 
-from racegate.history.finding import Finding, FindingKind, KernelTotal, Verdict
+from racegate.history.finding import Finding, FindingKind, Hazard, KernelTotal, Verdict
 from racegate.history.outcome import Comparison, RunResult
+from racegate.history.schedule import place_of
 from racegate.interpose.outcome import Ending, Observation
 from racegate.scenario.strict import StrictStruct
 from racegate.scenario.untrusted.text import many
@@ -31,6 +32,7 @@ _ROWS = "rows"  # the field of an observation that names the request of each row
 _ERROR = "error"  # the place of one that differs
 _UNTOLD = "lines that may meet"  # likewise
 _SHOWN_MAX = 60
+ResultPair = tuple[RunResult, RunResult]  # of the base and of the change, in one scenario
 
 
 class ComparedRun(StrictStruct, frozen=True, kw_only=True):
@@ -71,10 +73,15 @@ def untold_of(kernels: Sequence[KernelTotal]) -> tuple[str, ...]:
 
 
 def compare(
-    base: ComparedRun, change: ComparedRun, *, unstable: AbstractSet[str] = frozenset()
+    base: ComparedRun,
+    change: ComparedRun,
+    *,
+    unstable: AbstractSet[str] = frozenset(),
+    others: Sequence[ResultPair] = (),
 ) -> Comparison:
     """A change beside its base. unstable: names of observations that differ from run to run of the
-    same version, which say nothing
+    same version, which say nothing; others: both in other scenarios: memory that is freed too early
+    in one is so in all, but handed out again in some
     """
     title, result = base.result.target, change.result
     if base.result.refused and base.result.refused == result.refused:
@@ -85,7 +92,8 @@ def compare(
             why = one.result.refused or one.message or "its run did not come to its end"
             return Comparison(base=title, unmet=(f"the {its} was not judged: {why}",))
     before, after = _judged_in(base.result), _judged_in(result)
-    worse = [one for one in after if _is_worse(one, before)]
+    freed, freed_too = (_freed_early([pair[side] for pair in others]) for side in (0, 1))
+    worse = [one for one in after if _is_worse(one, [*before, *freed])]
     changed = _changed(base, change, unstable)
     unmet = [text for text in result.unmet if text not in base.result.unmet]
     if unstable:
@@ -94,7 +102,7 @@ def compare(
         base=title,
         changed=changed,
         new=tuple(worse),
-        repaired=tuple(one.signature for one in before if _is_worse(one, after)),
+        repaired=tuple(one.signature for one in before if _is_worse(one, [*after, *freed_too])),
         known=len(after) - len(worse),
         unmet=tuple(unmet),
         failed=change.message if changed is None and _is_failed(base, change) else "",
@@ -114,6 +122,11 @@ def _judged_in(result: RunResult) -> list[Finding]:
     return [one for one in result.findings if one.signature != WRONG_SHOWN]
 
 
+def _freed_early(results: Sequence[RunResult]) -> list[Finding]:
+    found = (one for result in results for one in _judged_in(result))
+    return [one for one in found if one.race is not None and one.race.hazard is Hazard.REUSE]
+
+
 def _is_worse(finding: Finding, others: Sequence[Finding]) -> bool:
     """Whether others have no such finding, or only one whose landings do less harm."""
     same = [one for one in others if _known_as(one) == _known_as(finding)]
@@ -121,8 +134,13 @@ def _is_worse(finding: Finding, others: Sequence[Finding]) -> bool:
 
 
 def _known_as(finding: Finding) -> str:
-    """Of a race, whatever its landings do."""
-    return finding.signature if finding.race is None else finding.race.signature
+    """Of a race, whatever its landings do. Memory that is freed too early is one danger, whoever
+    gets it: that is up to the allocator, and to whatever else is allocated.
+    """
+    race = finding.race
+    if race is None:
+        return finding.signature
+    return place_of(race.first.label) if race.hazard is Hazard.REUSE else race.signature
 
 
 def _harm(finding: Finding) -> int:

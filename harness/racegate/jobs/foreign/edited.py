@@ -154,7 +154,8 @@ class EditedRelease:
         result = result_of(judged, name)
         if result.is_lost:
             return msgspec.structs.replace(result, message=f"no end: {run.ending}")
-        found = compare(known.base, compared_run(judged, result))
+        others = [(one.base.result, one.base.result) for one in self._recorded.values()]
+        found = compare(known.base, compared_run(judged, result), others=others)
         return msgspec.structs.replace(result, comparison=found)
 
     def _judge(self, runs: Engine | _EditedRuns, scenario: Scenario) -> ReleaseVerdict:

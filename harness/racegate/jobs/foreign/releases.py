@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -53,6 +54,7 @@ class OpenedEngine:
     siblings: tuple[OpenedEngine, ...] = ()
 
 
+WORKERS = 4  # at most, if nobody says how many: what one has learnt another has not
 Opens = Callable[[], AbstractContextManager[OpenedEngine]]
 Judge = Callable[[OpenedEngine, Scenario], ReleaseVerdict]
 Given = TypeVar("Given")
@@ -233,6 +235,11 @@ class ReopenedEngine:
                 self._engine = None
                 self._stack.close()
             self._changed.notify_all()
+
+
+def workers_of(asked: int | None) -> int:
+    """How many engines judge at a time. asked: by who starts them, if they have"""
+    return asked or min(len(os.sched_getaffinity(0)), WORKERS)
 
 
 @contextmanager

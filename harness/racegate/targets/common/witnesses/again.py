@@ -6,9 +6,8 @@ from __future__ import annotations
 
 import msgspec
 
-from racegate.history.schedule import texts_of
+from racegate.history.schedule import place_of, texts_of
 from racegate.interpose.outcome import Ending, Plan
-from racegate.order.recorder import place_of
 from racegate.scenario.spec import Scenario
 from racegate.targets.common.cell import Runs
 from racegate.targets.common.judge import RUNS_MAX, ReleaseTarget, gaps_of, racing_operations
