@@ -269,7 +269,6 @@ def fit_engine(vocab: int) -> None:
     plain = getattr(operators, "apply_repetition_penalties_torch", None)
     if plain is not None:  # the release's own twin of a compiled operator
         operators.apply_repetition_penalties_cuda = plain
-    _sort_plainly()
     verify_in_chunks(vocab)
     from vllm.model_executor.models import qwen3_next
 
@@ -288,16 +287,6 @@ def fit_engine(vocab: int) -> None:
     Worker.compile_or_warm_up_model = warm_up
     for runner in _runners():
         runner.profile_run = lambda self, *args, **kwargs: None
-
-
-def _sort_plainly() -> None:
-    """Top-k and top-p by the release's own twin of its kernel, which cannot be interpreted."""
-    try:
-        import vllm.v1.sample.ops.topk_topp_sampler as sampler
-    except ImportError:
-        return
-    if hasattr(sampler, "apply_top_k_top_p_pytorch"):
-        sampler.HAS_TRITON = False
 
 
 def verify_in_chunks(vocab: int) -> None:
