@@ -27,6 +27,9 @@ _FIRST = "vllm.v1.sample.sampler"
 _FIRST_VERIFIES = "vllm.v1.sample.rejection_sampler"
 _SECOND = "vllm.v1.worker.gpu.sample.sampler"
 _SECOND_VERIFIES = "vllm.v1.worker.gpu.spec_decode.rejection_sampler"
+_FILTERS = "vllm.v1.sample.ops.topk_topp_sampler"
+_NEW_KERNEL = "has_topp_only_rows"  # what the kernel is told since it can be interpreted
+_FILTERED = "filtered_by_kernel"
 _DECIMALS = 2  # of a sum of logits: what a cleaner way to the same value changes is less
 
 
@@ -49,6 +52,28 @@ def watch_sampling(watch: RunnerWatch, rows: Callable[[], list[str]]) -> None:
             for each in owners:
                 owner = getattr(owner, each)
             setattr(owner, last, _watched(watch, rows, getattr(owner, last), see))
+    with suppress(ImportError, AttributeError):
+        _filter_by_kernel_once(watch, import_module(_FILTERS))
+
+
+def _filter_by_kernel_once(watch: RunnerWatch, module: Any) -> None:
+    """Top-k and top-p by the release's own kernel where a run first filters several rows, and else
+    by its twin in torch: the kernel is long under the interpreter, and in older releases cannot be
+    interpreted.
+    """
+    kernel, twin = module.apply_top_k_top_p_triton, module.apply_top_k_top_p_pytorch
+    if _NEW_KERNEL not in inspect.signature(kernel).parameters:
+        module.HAS_TRITON = False
+        return
+
+    @wraps(kernel)
+    def filtered(logits: Tensor, k: Tensor | None, p: Tensor | None, **given: Any) -> Tensor:
+        is_first = not watch.counters[_FILTERED] and logits.shape[0] > 1
+        watch.counters[_FILTERED] += is_first
+        made: Tensor = kernel(logits, k, p, **given) if is_first else twin(logits, k, p)
+        return made
+
+    module.apply_top_k_top_p_triton = filtered
 
 
 def _watched(
