@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import ModuleType, SimpleNamespace
@@ -22,6 +23,7 @@ VERIFIERS = (
     "vllm.v1.sample.rejection_sampler",
     "vllm.v1.worker.gpu.spec_decode.rejection_sampler",
 )
+FILTERS = "vllm.v1.sample.ops.topk_topp_sampler"
 INF = float("inf")
 
 
@@ -30,6 +32,7 @@ class Notes:
 
     def __init__(self) -> None:
         self.inner: list[tuple[str, dict[str, object]]] = []
+        self.counters = Counter[str]()  # of one run
 
     def inner_on_device(self, name: str, tensors: dict[str, Any], **known: object) -> None:
         self.inner_look(name, tensors, {}, **known)
@@ -221,3 +224,41 @@ def test_what_newer_releases_raise_for_a_request_is_no_error_of_the_engine(
     assert set(refusals()) == {ValueError}
     newer.VLLMClientError = refused
     assert issubclass(refused, refusals()) and ValueError in refusals()
+
+
+def test_a_run_filters_several_rows_by_the_kernel_once(
+    watch: Notes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def kernel(logits: Any, k: Any, p: Any, *, has_topp_only_rows: bool = True) -> str:
+        return f"kernel, {has_topp_only_rows}"
+
+    twin = lambda logits, k, p: "twin"  # noqa: E731
+    made = filters(monkeypatch, kernel, twin)
+    watch_sampling(watch, rows)  # type: ignore[arg-type]
+    one, two = torch.zeros(1, 4), torch.zeros(2, 4)
+    filtered = made.apply_top_k_top_p_triton
+    assert [filtered(each, None, None) for each in (one, two)] == ["twin", "kernel, True"]
+    assert filtered(two, None, None, has_topp_only_rows=False) == "twin"
+    watch.counters.clear()  # the next run
+    assert filtered(two, None, None, has_topp_only_rows=False) == "kernel, False"
+    assert made.HAS_TRITON
+
+
+def test_older_releases_filter_by_the_twin_alone(
+    watch: Notes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = filters(monkeypatch, lambda logits, k, p: "kernel", lambda logits, k, p: "twin")
+    watch_sampling(watch, rows)  # type: ignore[arg-type]
+    assert not made.HAS_TRITON
+
+
+def filters(monkeypatch: pytest.MonkeyPatch, kernel: object, twin: object) -> Any:
+    for parent in ("vllm.v1.sample", "vllm.v1.sample.ops"):
+        monkeypatch.setitem(sys.modules, parent, ModuleType(parent))
+    return module(
+        monkeypatch,
+        FILTERS,
+        HAS_TRITON=True,
+        apply_top_k_top_p_triton=kernel,
+        apply_top_k_top_p_pytorch=twin,
+    )
