@@ -53,10 +53,18 @@ def race(signature: str, verdict: Verdict | None) -> Any:
     )
 
 
-def freed(place: str, taken_by: str, verdict: Verdict | None = None) -> Any:
-    """Memory that somebody at a place may still use, and that another was given."""
-    first = SimpleNamespace(label=f"{place}#1")
-    known = SimpleNamespace(signature=f"{place} {taken_by}", hazard=Hazard.REUSE, first=first)
+def freed(
+    place: str, taken_by: str, verdict: Verdict | None = None, *, owner: str = "", folder: str = ""
+) -> Any:
+    """Memory that somebody at a place may still use, and that another was given. owner: function
+    that had asked for it, if that is known; folder: of its file
+    """
+    known = SimpleNamespace(
+        signature=f"{place} {taken_by}",
+        hazard=Hazard.REUSE,
+        first=SimpleNamespace(label=f"{place}#1"),
+        allocated=((f"{folder}/file.py", len(folder), owner),) if owner else (),
+    )
     return SimpleNamespace(race=known, signature=known.signature, verdict=verdict)
 
 
@@ -109,6 +117,16 @@ def test_memory_that_is_freed_too_early_is_one_danger_whoever_gets_it() -> None:
     both = (freed("copy", "sampler", Verdict.BENIGN), freed("copy", "drafter", Verdict.DIVERGENT))
     worse = beside(result(both[0]), result(both[1]))
     assert [one.signature for one in worse.new] == ["copy drafter"]
+
+
+def test_memory_of_another_owner_that_is_freed_too_early_is_another_danger() -> None:
+    tokens = result(freed("copy", "sampler", owner="sample"))
+    scores = result(freed("copy", "sampler", owner="score"))
+    assert beside(tokens, scores).new and beside(tokens, scores).repaired
+    moved = result(freed("copy", "drafter", owner="sample", folder="checkout"))
+    unknown = result(freed("copy", "sampler"))
+    for other in (moved, unknown):
+        assert (beside(tokens, other).new, beside(tokens, other).repaired) == ((), ())
 
 
 def test_memory_that_is_freed_too_early_in_one_scenario_is_so_in_all() -> None:

@@ -15,7 +15,7 @@ from itertools import zip_longest
 
 import msgspec
 
-from racegate.history.finding import Finding, FindingKind, Hazard, KernelTotal, Verdict
+from racegate.history.finding import Finding, FindingKind, Hazard, KernelTotal, Race, Verdict
 from racegate.history.outcome import Comparison, RunResult
 from racegate.history.schedule import place_of
 from racegate.interpose.outcome import Ending, Observation
@@ -129,18 +129,28 @@ def _freed_early(results: Sequence[RunResult]) -> list[Finding]:
 
 def _is_worse(finding: Finding, others: Sequence[Finding]) -> bool:
     """Whether others have no such finding, or only one whose landings do less harm."""
-    same = [one for one in others if _known_as(one) == _known_as(finding)]
+    same = [one for one in others if _is_same(one, finding)]
     return not same or _harm(finding) > max(map(_harm, same))
 
 
-def _known_as(finding: Finding) -> str:
-    """Of a race, whatever its landings do. Memory that is freed too early is one danger, whoever
-    gets it: that is up to the allocator, and to whatever else is allocated.
+def _is_same(finding: Finding, other: Finding) -> bool:
+    """Whether two findings are one, whatever their landings do. Memory that is freed too early is
+    one danger, whoever gets it: that is up to the allocator, and to whatever else is allocated. Who
+    may still use it decides, and who had asked for it, where that is known of both.
     """
-    race = finding.race
-    if race is None:
-        return finding.signature
-    return place_of(race.first.label) if race.hazard is Hazard.REUSE else race.signature
+    race, known = finding.race, other.race
+    if race is None or known is None:
+        return race is known and finding.signature == other.signature
+    if {race.hazard, known.hazard} != {Hazard.REUSE}:
+        return race.signature == known.signature
+    owners = {_owner(one) for one in (race, known) if one.allocated}
+    return place_of(race.first.label) == place_of(known.first.label) and len(owners) < 2
+
+
+def _owner(race: Race) -> tuple[str, str]:
+    """The file and the function that had asked for its memory, in whichever folder they are."""
+    file, _, function = race.allocated[0]
+    return file.rpartition("/")[2], function
 
 
 def _harm(finding: Finding) -> int:

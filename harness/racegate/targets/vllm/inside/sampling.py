@@ -28,7 +28,7 @@ _FIRST_VERIFIES = "vllm.v1.sample.rejection_sampler"
 _SECOND = "vllm.v1.worker.gpu.sample.sampler"
 _SECOND_VERIFIES = "vllm.v1.worker.gpu.spec_decode.rejection_sampler"
 _FILTERS = "vllm.v1.sample.ops.topk_topp_sampler"
-_NEW_KERNEL = "has_topp_only_rows"  # what the kernel is told since it can be interpreted
+_NEW_KERNEL = "has_topp_only_rows"  # what a kernel is told that was tried
 _FILTERED = "filtered_by_kernel"
 _DECIMALS = 2  # of a sum of logits: what a cleaner way to the same value changes is less
 
@@ -58,8 +58,8 @@ def watch_sampling(watch: RunnerWatch, rows: Callable[[], list[str]]) -> None:
 
 def _filter_by_kernel_once(watch: RunnerWatch, module: Any) -> None:
     """Top-k and top-p by the release's own kernel where a run first filters several rows, and else
-    by its twin in torch: the kernel is long under the interpreter, and in older releases cannot be
-    interpreted.
+    by its twin in torch: the kernel is long under the interpreter. Older releases, in which nobody
+    has tried to interpret theirs, filter by the twin alone.
     """
     kernel, twin = module.apply_top_k_top_p_triton, module.apply_top_k_top_p_pytorch
     if _NEW_KERNEL not in inspect.signature(kernel).parameters:
